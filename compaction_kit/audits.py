@@ -74,24 +74,24 @@ class Audit(TableRows):
 
     def explain(self) -> str:
         """Return the finding in a sentence, then a line per rewrite."""
-        lines = ("  ".join(filter(None, row.values())) for row in map(_cells, self._shown()))
-        return "\n".join([f"{self.finding}.", *lines, *self._more()])
+        rows, more = self._shown()
+        lines = ["  ".join(filter(None, row.values())) for row in rows]
+        return "\n".join([f"{self.finding}.", *lines, *more])
 
     summary = explain
 
     def parts(self) -> Sequence[object]:
         """Return the finding, and a table of the rewrites."""
-        rows = list(map(_cells, self._shown()))
+        rows, more = self._shown()
         table = [element("div", self._table(rows), style="overflow-x:auto")] if rows else []
-        return f"{self.finding}.", *table, *self._more()
+        return f"{self.finding}.", *table, *more
 
-    def _shown(self) -> list[Facts]:
-        return self.rows.slice(0, _MOST_ROWS).to_pylist()
-
-    def _more(self) -> list[str]:
-        unread = (row for row in self._shown() if row["outcome"] == UNREADABLE)
-        reasons = [f"{row['table']}: {row['reason']}." for row in unread]
-        return [*reasons, *self._rest(len(self), _MOST_ROWS, "more rewrite"), *self._skipped()]
+    def _shown(self) -> tuple[list[dict[str, str]], list[str]]:
+        """Return what is shown of the first rewrites, and the lines below them."""
+        rows = self.rows.slice(0, _MOST_ROWS).to_pylist()
+        reasons = [f"{row['table']}: {row['reason']}." for row in rows if row["outcome"] == UNREADABLE]
+        more = [*reasons, *self._rest(len(self), _MOST_ROWS, "more rewrite"), *self._skipped()]
+        return [_cells(row) for row in rows if row["version"] is not None], more
 
 
 def audit(
@@ -151,10 +151,9 @@ def rewrites(log: TransactionLog, since: datetime | None = None) -> pa.Table:
 
 def _claims(
     name: str, place: str, spark: SparkSession | None, since: datetime | None
-) -> list[tuple[Handle, Facts]]:
+) -> list[tuple[Any, Facts]]:
     """Return a row per rewrite of a table; those without an outcome are to be compared."""
-    row: Facts = dict.fromkeys(ROW.names) | {"table": name}
-    handle: Any = None
+    row, handle = dict.fromkeys(ROW.names) | {"table": name}, None
     try:
         handle = open_table(place, spark).handle
         commits = rewrites(handle.log, since).select(_COMMIT).to_pylist()
@@ -187,14 +186,14 @@ def _compare(handle: Handle, row: Facts) -> Facts:
     """Compare the rows before and after a commit; returns the columns from outcome on."""
     version = row["version"]
     try:
-        sides = changed_rows(handle, version - 1, version)
+        schemas = [handle.log.snapshot(one).metadata.schema for one in (version - 1, version)]
+        if schemas[0] != schemas[1]:
+            return {"outcome": UNREADABLE, "reason": "the commit changes the columns too"}
+        before, after = changed_rows(handle, version - 1, version)
     except FileNotFoundError:
         return {"outcome": GONE, "reason": "a file can't be found"}
     except (RunFailedError, UnsupportedTableError, CorruptLogError) as error:
         return {"outcome": UNREADABLE, "reason": str(error).rstrip(".")}
-    if sides is None:
-        return {"outcome": UNREADABLE, "reason": "the commit changes the columns too"}
-    before, after = sides
     texts = [f"{first:x} {second:x}" for first, second in (before.hash_sums, after.hash_sums)]
     texts.append("+".join(sorted({*before.readers, *after.readers})))
     facts = dict(zip((*_COUNTS, *_TEXTS), (before.num_rows, after.num_rows, *texts), strict=True))
@@ -216,12 +215,10 @@ def _cells(row: Facts) -> dict[str, str]:
         outcome += f", {format_count(row['rows_added'], 'row')} by {by}" if by else ", the same files"
     elif outcome != UNREADABLE:
         outcome += f", {row['reason']}"
-    texts = dict.fromkeys(("table", "version", "outcome", "time", "operation", "engine", "files", "size"), "")
-    texts |= {"table": row["table"], "outcome": outcome}
-    if row["version"] is None:
-        return texts
-    return texts | {
+    return {
+        "table": row["table"],
         "version": str(row["version"]),
+        "outcome": outcome,
         "time": f"{in_zone(row['timestamp'], session_zone()):%Y-%m-%d %H:%M}",
         "operation": row["operation"] or "",
         "engine": row["engine"] or "",

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,12 +40,10 @@ class Folder:
         files: The files that VACUUM lists: path (relative to the table, as on disk), size_bytes,
             modification_time (ms since 1970).
         directories: The number of entries of each folder that VACUUM lists, hidden ones included, by path.
-        hidden: The paths of the files and folders that VACUUM skips.
     """
 
     files: pa.Table
     directories: dict[str, int]
-    hidden: list[str]
 
 
 def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tuple[str, list[str]]]:
@@ -82,7 +80,7 @@ def look_through(
     paths: list[str] = []
     sizes: list[int] = []
     times: list[int] = []
-    found, listed = Folder(COLUMNS.empty_table(), {}, []), store.listed()
+    directories, listed = dict[str, int](), store.listed()
 
     def look(folder: str) -> int:
         entries, prefix = listed.entries(folder), f"{folder}/" if folder else ""
@@ -90,13 +88,13 @@ def look_through(
             if (name.startswith((".", "_")) and not name.startswith(shown)) or (
                 hides_iceberg_metadata and name == "metadata"
             ):
-                found.hidden.append(prefix + name)
-            elif is_file:
+                continue
+            if is_file:
                 paths.append(prefix + name)
                 sizes.append(size_bytes)
                 times.append(modified_ns // 1_000_000)
             elif is_folder:
-                found.directories[prefix + name] = look(prefix + name)
+                directories[prefix + name] = look(prefix + name)
             else:
                 raise UnsupportedTableError(
                     f"The table's folder {store.root} holds {prefix}{name}, a symbolic link or a pipe, which "
@@ -105,20 +103,9 @@ def look_through(
         return len(entries)
 
     look("")
-    return replace(found, files=pa.table([paths, sizes, times], schema=COLUMNS))
+    return Folder(pa.table([paths, sizes, times], schema=COLUMNS), directories)
 
 
 def list_folder(store: Store, partition_columns: Sequence[str]) -> pa.Table:
     """List every file that VACUUM sees; see `Folder.files` and `look_through`."""
     return look_through(store, partition_columns).files
-
-
-def count_files(store: Store, places: Sequence[str]) -> tuple[int, int]:
-    """Return the number and bytes of the files that are, or are anywhere below, some places."""
-    sizes: list[int] = []
-    for place in places:
-        if store.is_folder(place):
-            sizes += [entry.size_bytes for _, found in store.walk(place) for entry in found if entry.is_file]
-        elif (entry := store.status(place)) is not None and entry.is_file:
-            sizes.append(entry.size_bytes)
-    return len(sizes), sum(sizes)

@@ -379,7 +379,6 @@ class Table:
         keep_versions: Sequence[int] | None = None,
         mode: str = "FULL",
         at: datetime | str | None = None,
-        verify: bool = False,
     ) -> VacuumPlan:
         """Plan what VACUUM would delete, and show which versions can't be read after it.
 
@@ -391,8 +390,6 @@ class Table:
             keep_versions: Versions of which no file is deleted.
             mode: "FULL"; run VACUUM … LITE in SQL.
             at: The time of VACUUM, for a preview; None for now. Without a zone it is in the session's.
-            verify: Read the files in which versions differ before saying that a lost version has the
-                same content as another one; see `versions`.
 
         Raises:
             InvalidArgumentError: An argument can't be used, a version to keep can't be read any more,
@@ -403,7 +400,7 @@ class Table:
             >>> vacuum.num_files, vacuum.versions_lost
             (0, [])
         """
-        return plan_vacuum(self.handle, retention, keep_versions, mode, at, verify)
+        return plan_vacuum(self.handle, retention, keep_versions, mode, at)
 
     def __repr__(self) -> str:
         return f'Table("{self.name}", version {self.version})'

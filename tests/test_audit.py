@@ -1,5 +1,5 @@
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,169 +9,146 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from compaction_kit import audit
-from compaction_kit.audits import Audit
 from compaction_kit.errors import InvalidArgumentError, TableNotFoundError
 from tests import folders, handmade
+from tests.handmade import remove
 
 Actions = Sequence[handmade.Action]
 WITH_VECTORS = handmade.protocol(features=["deletionVectors"])
 FIRST, TWO = handmade.inline_vector([0]), handmade.inline_vector([0, 1])
+PARTITIONED = handmade.metadata({"id": "long", "p": "string"}, ["p"])
 
 
 def rewriting(*actions: handmade.Action, by: str = "OPTIMIZE") -> Actions:
-    changed = [{name: fields | {"dataChange": False} for name, fields in one.items()} for one in actions]
-    return [{"commitInfo": {"operation": by, "engineInfo": "by hand"}}, *changed]
+    return [{"commitInfo": {"operation": by, "engineInfo": "by hand"}}, *map(handmade.unchanged, actions)]
 
 
-def ids(table: Path, path: str, *numbers: int, **options: Any) -> handmade.Action:
-    return handmade.write_data(table, path, pa.table({"id": numbers}), **options)
+class Made:
+    """A table to write: its files have the column id."""
+
+    def __init__(self, table: Path) -> None:
+        self.table = table
+
+    def __call__(self, path: str, *ids: int, vector: handmade.Action | None = None, p: str = "") -> Any:
+        add = handmade.write_data(self.table, path, pa.table({"id": ids}), {"p": p} if p else None)
+        return {"add": add["add"] | {"deletionVector": vector}} if vector else add
 
 
-def marked(add: handmade.Action, vector: handmade.Action) -> handmade.Action:
-    return {"add": add["add"] | {"deletionVector": vector}}
+def damaged(made: Made) -> Sequence[Actions]:
+    handmade.write_log(made.table, [handmade.add("a")])
+    handmade.commit_path(made.table, 0).write_text('{"add":')
+    return []
 
 
-def without_a_vector_read(table: Path) -> None:
-    """Rows that a vector has deleted come back in what replaces the file."""
-    old, new = marked(ids(table, "a", 0, 1, 2), FIRST), ids(table, "b", 0, 1, 2)
-    handmade.write_log(table, [WITH_VECTORS, old], rewriting(handmade.remove("a", vector=FIRST), new))
-
-
-def without_a_vector_removed(table: Path) -> None:
-    """As in trinodb/trino#31253: the remove action lacks the vector, so that the old file stays live."""
-    old, new = marked(ids(table, "a", 0, 1, 2), FIRST), ids(table, "b", 1, 2)
-    handmade.write_log(table, [WITH_VECTORS, old], rewriting(handmade.remove("a"), new))
-
-
-def doubled(table: Path) -> None:
-    """As in delta-io/delta-rs#3906: the remove actions name files that the table never had."""
-    old, new = ids(table, "a", 0, 1, 2), ids(table, "b", 0, 1, 2)
-    handmade.write_log(table, [old], rewriting(handmade.remove("c"), handmade.remove("d"), new))
-
-
-def one_value(table: Path) -> None:
-    old, new = ids(table, "a", 0, 1, 2), ids(table, "b", 0, 1, 3)
-    handmade.write_log(table, [old], rewriting(handmade.remove("a"), new))
-
-
-def another_partition(table: Path) -> None:
-    """The same file with another partition value."""
-    old, other = (ids(table, "a", 0, 1, partition={"p": value}) for value in "12")
-    columns = handmade.metadata({"id": "long", "p": "string"}, ["p"])
-    handmade.write_log(table, [columns, old], rewriting(other))
-
-
-def a_larger_vector(table: Path) -> None:
-    """A commit of deletion vectors alone."""
-    file = ids(table, "a", 0, 1, 2)
-    done = rewriting(handmade.remove("a", vector=FIRST), marked(file, TWO))
-    handmade.write_log(table, [WITH_VECTORS, marked(file, FIRST)], done)
-
-
-def a_vector_less(table: Path) -> None:
-    """The rows without those that a vector has deleted, which is true."""
-    old, new = marked(ids(table, "a", 0, 1, 2), FIRST), ids(table, "b", 2, 1)
-    handmade.write_log(table, [WITH_VECTORS, old], rewriting(handmade.remove("a", vector=FIRST), new))
-
-
-def statistics_alone(table: Path) -> None:
-    """Live files again, as ANALYZE writes them; and a first version that says it changes no data."""
-    file = ids(table, "a", 0, 1, 2)
-    handmade.write_log(table, rewriting(file), rewriting(file, by="COMPUTE STATISTICS"))
-
-
-def vacuumed(table: Path) -> None:
-    handmade.write_log(table, [handmade.add("a")], rewriting(handmade.remove("a"), ids(table, "b", 1)))
-
-
-def columns_too(table: Path) -> None:
-    columns = handmade.metadata({"id": "long", "name": "string"})
-    done = [columns, *rewriting(handmade.remove("a"), ids(table, "b", 1))]
-    handmade.write_log(table, [ids(table, "a", 1)], done)
-
-
-def not_parquet(table: Path) -> None:
-    old, new = ids(table, "a", 0, 1), ids(table, "b", 0, 1)
-    (table / "b").write_bytes(b"x" * (table / "b").stat().st_size)
-    handmade.write_log(table, [old], rewriting(handmade.remove("a"), new))
-
-
-def damaged(table: Path) -> None:
-    handmade.write_log(table, [handmade.add("a")])
-    handmade.commit_path(table, 0).write_text('{"add":')
-
-
-def cleaned_up(table: Path) -> None:
+def cleaned_up(made: Made) -> Sequence[Actions]:
     """A checkpoint of a rewrite, without the commits before it."""
     for number in range(2):
-        write_deltalake(table, pa.table({"id": [number]}), mode="append")
-    DeltaTable(table).optimize.compact()
-    DeltaTable(table).create_checkpoint()
-    handmade.remove_commits(table, 0, 1)
+        write_deltalake(made.table, pa.table({"id": [number]}), mode="append")
+    DeltaTable(made.table).optimize.compact()
+    DeltaTable(made.table).create_checkpoint()
+    handmade.remove_commits(made.table, 0, 1)
+    return []
+
+
+def not_parquet(made: Made) -> Sequence[Actions]:
+    commits = [made("a", 0, 1)], rewriting(remove("a"), made("b", 0, 1))
+    (made.table / "b").write_bytes(b"x" * (made.table / "b").stat().st_size)
+    return commits
 
 
 NOT_LIVE = "and {0} of {0} removed files had not been live"
-KINDS = {
-    without_a_vector_read: ("refuted", "2 rows became 3"),
-    without_a_vector_removed: ("refuted", f"0 rows became 2, {NOT_LIVE.format(1)}"),
-    doubled: ("refuted", f"0 rows became 3, {NOT_LIVE.format(2)}"),
-    one_value: ("refuted", "3 rows became other rows"),
-    another_partition: ("refuted", "2 rows became other rows"),
-    a_larger_vector: ("refuted", "2 rows became 1"),
-    not_parquet: ("can't be read", "versions 0 and 1 can't be compared"),
-    columns_too: ("can't be read", "the commit changes the columns too"),
-    damaged: ("can't be read", "damaged"),
-    a_vector_less: ("proved", None),
-    statistics_alone: ("proved", None),
-    vacuumed: ("files are gone", "1 file can't be found"),
-    cleaned_up: ("files are gone", "the log no longer has version 1"),
+# The commits of a table, and what is found of the last one.
+KINDS: dict[str, tuple[Callable[[Made], Sequence[Actions]], str, str | None]] = {
+    "rows that a vector has deleted come back": (
+        lambda made: (
+            [WITH_VECTORS, made("a", 0, 1, 2, vector=FIRST)],
+            rewriting(remove("a", vector=FIRST), made("b", 0, 1, 2)),
+        ),
+        *("refuted", "2 rows became 3"),
+    ),
+    # The remove action lacks the vector, so that the old file stays live.
+    "trinodb/trino#31253": (
+        lambda made: (
+            [WITH_VECTORS, made("a", 0, 1, 2, vector=FIRST)],
+            rewriting(remove("a"), made("b", 1, 2)),
+        ),
+        *("refuted", f"0 rows became 2, {NOT_LIVE.format(1)}"),
+    ),
+    # The remove actions name files that the table never had.
+    "delta-io/delta-rs#3906": (
+        lambda made: ([made("a", 0, 1, 2)], rewriting(remove("c"), remove("d"), made("b", 0, 1, 2))),
+        *("refuted", f"0 rows became 3, {NOT_LIVE.format(2)}"),
+    ),
+    "one value": (
+        lambda made: ([made("a", 0, 1, 2)], rewriting(remove("a"), made("b", 0, 1, 3))),
+        *("refuted", "3 rows became other rows"),
+    ),
+    "the same file in another partition": (
+        lambda made: ([PARTITIONED, made("a", 0, 1, p="1")], rewriting(made("a", 0, 1, p="2"))),
+        *("refuted", "2 rows became other rows"),
+    ),
+    "a larger vector": (
+        lambda made: (
+            [WITH_VECTORS, made("a", 0, 1, 2, vector=FIRST)],
+            rewriting(remove("a", vector=FIRST), made("a", 0, 1, 2, vector=TWO)),
+        ),
+        *("refuted", "2 rows became 1"),
+    ),
+    "not Parquet": (not_parquet, "can't be read", "versions 0 and 1 can't be compared"),
+    "columns too": (
+        lambda made: (
+            [made("a", 1)],
+            [handmade.metadata({"id": "long", "n": "long"}), *rewriting(remove("a"), made("b", 1))],
+        ),
+        *("can't be read", "the commit changes the columns too"),
+    ),
+    "damaged": (damaged, "can't be read", "damaged"),
+    "without the rows that a vector has deleted": (
+        lambda made: (
+            [WITH_VECTORS, made("a", 0, 1, 2, vector=FIRST)],
+            rewriting(remove("a", vector=FIRST), made("b", 2, 1)),
+        ),
+        *("proved", None),
+    ),
+    # Live files again, as ANALYZE writes them; and a first version that says it changes no data.
+    "statistics alone": (
+        lambda made: (rewriting(made("a", 0, 1)), rewriting(made("a", 0, 1), by="COMPUTE STATISTICS")),
+        *("proved", None),
+    ),
+    "vacuumed": (
+        lambda made: ([handmade.add("a")], rewriting(remove("a"), made("b", 1))),
+        *("files are gone", "1 file can't be found"),
+    ),
+    "cleaned up": (cleaned_up, "files are gone", "the log no longer has version 1"),
 }
 
 
-@pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("audit") / "lake"
-    for make in KINDS:
-        make(root / make.__name__)
-    return root
-
-
-@pytest.fixture(scope="module")
-def found(lake: Path) -> Audit:
-    return audit(lake)
-
-
 @pytest.mark.spark
-@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-def test_each_kind_of_rewrite_is_proved_or_refuted(found: Audit, lake: Path, make: Any) -> None:
-    (row,) = (row for row in found.rows.to_pylist() if row["table"] == str(lake / make.__name__))
-    outcome, reason = KINDS[make]
-    assert row["outcome"] == outcome
-    assert (row["reason"] or "").casefold().startswith(reason or "") or reason in row["reason"]
-    has_rows = outcome in ("proved", "refuted")
-    assert (row["rows_added"] is not None) == (row["hashes_added"] is not None) == has_rows
-    if has_rows:
-        sides = [(row[f"rows_{side}"], row[f"hashes_{side}"]) for side in ("removed", "added")]
-        assert (sides[0] == sides[1]) == (outcome == "proved")
-
-
-@pytest.mark.spark
-def test_the_record_says_what_was_found_the_worst_first(found: Audit, lake: Path) -> None:
-    outcomes = [outcome for outcome, _ in KINDS.values()]
+def test_each_kind_of_rewrite_is_proved_or_refuted_and_the_worst_comes_first(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    for number, (make, _, _) in enumerate(KINDS.values()):
+        table = lake / f"{number:02}"
+        handmade.write_log(table, *make(Made(table)))
+    found = audit(lake)
     assert found.finding == (
         f"13 rewrites in {lake}: 6 refuted, 3 can't be read, 2 proved, 2 whose files are gone"
     )
-    assert found.to_arrow()["outcome"].to_pylist() == outcomes
-    lines = found.explain().splitlines()
-    assert len(lines) == 1 + len(KINDS) + outcomes.count("can't be read")
-    assert f"{lake / 'columns_too'}: the commit changes the columns too." in lines
-    assert "3 rows became other rows" in found._repr_html_()
     receipt = json.loads(json.dumps(found.to_dict()))
-    assert [row["outcome"] for row in receipt["rows"]] == outcomes
-    (row,) = (row for row in receipt["rows"] if row["table"].endswith("one_value"))
+    for row, (name, (_, outcome, reason)) in zip(receipt["rows"], KINDS.items(), strict=True):
+        assert (name, row["outcome"]) == (name, outcome)
+        assert (reason or "").casefold() in (row["reason"] or "").casefold()
+        sides = [(row[f"rows_{side}"], row[f"hashes_{side}"]) for side in ("removed", "added")]
+        assert ((None, None) not in sides) == (outcome in ("proved", "refuted"))
+        if None not in sides[0]:
+            assert (sides[0] == sides[1]) == (outcome == "proved"), name
+    row = receipt["rows"][3]
     assert (row["version"], row["engine"], row["num_removed"], row["rows_added"]) == (1, "by hand", 1, 3)
     assert (row["readers"], len(row["hashes_added"].split())) == ("Spark", 2)
     assert receipt["at"] > row["timestamp"]
+    assert f"{lake / '07'}: the commit changes the columns too." in found.explain().splitlines()
+    assert "3 rows became other rows" in found._repr_html_()
 
 
 @pytest.mark.spark

@@ -96,29 +96,17 @@ def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) ->
     return SameContent(first, states, groups, counted)
 
 
-def compare_versions(handle: Handle, version: int, other: int) -> bool:
-    """Return whether two versions have the same rows and columns; see `changed_rows` for the errors."""
-    found = changed_rows(handle, version, other)
-    return found is not None and found[0] == found[1]
+def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint, Fingerprint]:
+    """Read the files that only one of two versions with the same columns has, as two fingerprints.
 
-
-def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint, Fingerprint] | None:
-    """Read the files that only one of two versions has: equal fingerprints mean equal rows in both.
-
-    A file with another deletion vector, or other partition values, counts as another file. Over Spark
-    Connect both versions are read as a whole.
-
-    Returns:
-        The fingerprint of the files that only `version` has, and of those that only `other` has; None if the
-        columns differ.
+    Equal ones mean equal rows in both. A file with another deletion vector, or other partition values,
+    counts as another file. Over Spark Connect both versions are read as a whole.
 
     Raises:
         FileNotFoundError: Some of these files are missing.
         RunFailedError: They can't be read.
     """
     before, after = handle.log.snapshot(version), handle.log.snapshot(other)
-    if before.metadata.schema != after.metadata.schema:
-        return None
     gone, new = (list(_adds(*pair)) for pair in ((before, after), (after, before)))
     if not gone and not new:
         return _NOTHING, _NOTHING
@@ -196,7 +184,8 @@ def _judge(
         return None
     if verify:
         try:
-            return PROVED if compare_versions(handle, commit["version"] - 1, commit["version"]) else None
+            gone, new = changed_rows(handle, commit["version"] - 1, commit["version"])
+            return PROVED if gone == new else None
         except FileNotFoundError:
             pass
     if added is None or removed is None:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import IDENTICAL, PROVED, compare_versions, read_content
+from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, read_content
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
@@ -107,9 +107,10 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         columns |= {name: part[name] for name in part.column_names if name.startswith(PARTITION)}
         parts.append(pa.table(columns))
     files = pa.concat_tables(parts, promote_options="default")
+    earlier, later = sorted((start, end))
+    between = (pc.field("version") > earlier) & (pc.field("version") <= later)
     commits = handle.log.commits().select(["version", "timestamp", "operation", "data_change"])
-    versions = commits["version"].to_numpy()
-    commits = commits.filter(pa.array((versions > min(start, end)) & (versions <= max(start, end))))
+    commits = commits.filter(between)
     by, difference = None, None
     if before.metadata.schema != after.metadata.schema:
         difference = "other columns"
@@ -117,16 +118,16 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         by = IDENTICAL
     elif verify:
         try:
-            is_same = compare_versions(handle, start, end)
+            gone, new = changed_rows(handle, start, end)
         except FileNotFoundError:
             raise InvalidArgumentError(
                 f"Versions {start} and {end} can't be compared, as files that differ are missing: "
                 "leave verify out, or choose versions that versions() calls readable."
             ) from None
-        by, difference = (PROVED, None) if is_same else (None, "other fingerprints")
+        by, difference = (PROVED, None) if gone == new else (None, "other fingerprints")
     else:
         content = read_content(handle, read_files_by_version(handle))
-        by = content.evidence(start, end) if min(start, end) >= content.first else None
+        by = content.evidence(start, end) if earlier >= content.first else None
         rows = totals["records_added"], totals["records_removed"]
         if by is None and None not in rows and (more := rows[0] - rows[1]):
             difference = f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}"

@@ -184,11 +184,9 @@ class Readability:
         }
         return np.select([*conditions.values()], [*conditions], default=YES).astype(object)
 
-    def compared(self, before: np.ndarray, after: np.ndarray) -> pa.Table:
-        """Make a table of statuses: version, timestamp (UTC), readable (before), readable_after."""
-        times = pa.array(self.times, mask=self.times == 0).cast(pa.timestamp("ms", "UTC"))
-        columns = {"version": self.needs.versions, "timestamp": times}
-        return pa.table(columns | {"readable": before, "readable_after": after})
+    def missing_of(self, version: int) -> list[str]:
+        """Return the paths that a version needs and that aren't on disk, sorted."""
+        return sorted({*self.needs.of_version(version).to_pylist()} & {*self.missing.to_pylist()})
 
 
 def read_files_by_version(handle: Handle) -> FilesByVersion:

@@ -136,17 +136,11 @@ class RestorePlan(Plan):
             raise RunCancelled(f"The restore was cancelled: {_outcome(self, tag)}.") from None
         return _result(self, _commits(self, tag)[0], time.monotonic() - start)
 
-    def facts(self) -> dict[str, str]:
-        """Return the plan for people: name and value."""
-        obstacle = self._obstacle()
-        return {
-            "restore": f"version {self.target}, from version {self.version}",
-            "adds back": self._files(ADDED),
-            "removes": self._files(REMOVED),
-            "rows": self._rows(),
-            "streams": self._streams(),
-            "can run": f"no: {obstacle}" if obstacle else "yes",
-        }
+    summary = explain
+
+    def parts(self) -> tuple[str]:
+        """Return the sentences."""
+        return (self.explain(),)
 
     def _files(self, change: str) -> str:
         files = self.diff.files.filter(pc.equal(self.diff.files["change"], change))
@@ -164,8 +158,6 @@ class RestorePlan(Plan):
         return f"RESTORE to version {self.target} would take back {which}{more}."
 
     def _streams(self) -> str:
-        if self.is_empty:
-            return "A stream that reads the table is not affected."
         again = f"reads the rows of {format_count(self.diff.num_files_added, 'file')} again"
         if not self.diff.num_files_removed:
             return f"A stream that reads the table {again}: RESTORE adds them as new data."
@@ -220,9 +212,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
             f"version={version} can't be restored: the log lacks a commit that it needs; choose a version "
             "that versions() calls readable."
         )
-    needed = state.needs.of_version(version)
-    missing = pc.unique(needed.filter(pc.is_in(needed, value_set=state.missing))).to_pylist()
-    return RestorePlan(handle, latest, version, diff, tuple(sorted(missing)), BLOCKED in status)
+    return RestorePlan(handle, latest, version, diff, tuple(state.missing_of(version)), BLOCKED in status)
 
 
 def _check(plan: RestorePlan) -> None:

@@ -30,7 +30,6 @@ from compaction_kit.times import millis, session_zone, show_time
 _STAMP = pa.timestamp("ms", "UTC")
 _NEVER = np.iinfo(np.int64).max
 _DAY_MILLIS, _MILLI = 86_400_000, timedelta(milliseconds=1)
-_MOST_MISSING = 10
 # Columns of the log's commits that are those of the version.
 _OF_COMMITS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "data_change")
 # What a cleanup of the log deletes.
@@ -190,12 +189,12 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
         version (int64), timestamp (the commit time for time travel) and operation (string), null without a
         commit. readable (string) is "yes", "blocked" (by Delta's guard), "unsupported" (a change of a
         column's type that Delta refuses to read), "missing files" or "log gone" (the log lacks commits);
-        num_missing (int64) counts the needed files that aren't on disk, missing (list of strings) has the
-        first ten. readable_until (timestamp) is when VACUUM may delete the first needed file, or when the
-        guard blocks the version; null if neither happens, or if it can't be read. same_content_as (int64) is
-        the lowest other version known to have the same rows and columns, same_content_by (string) how that
-        is known: "identical files"; "proved", because a run of this kit left the fingerprint of the rows in
-        the commit or `verify` compared them; "row counts agree", for commits by OPTIMIZE, REORG or this kit.
+        num_missing (int64) counts the needed files that aren't on disk. readable_until (timestamp) is when
+        VACUUM may delete the first needed file, or when the guard blocks the version; null if neither
+        happens, or if it can't be read. same_content_as (int64) is the lowest other version known to have the
+        same rows and columns, same_content_by (string) how that is known: "identical files"; "proved",
+        because a run of this kit left the fingerprint of the rows in the commit or `verify` compared them;
+        "row counts agree", for commits by OPTIMIZE, REORG or this kit.
         read_instead (int64) is the latest readable version with the same content, for a version that can't
         be read. num_added, num_removed, bytes_added, bytes_removed (int64) and data_change (bool) are those
         of the commit; records_change (int64) is by how many rows it changed the table, null without
@@ -221,7 +220,6 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
             "operation": commits["operation"].take(commit),
             "readable": pc.fill_null(pa.array(statuses, pa.string()).take(row), LOG_GONE),
             "num_missing": pa.array(needs.count(state.missing)).take(row),
-            "missing": pa.array(_first_missing(needs, state.missing), pa.list_(pa.string())).take(row),
             "readable_until": pa.array(until, _STAMP, mask=(until == _NEVER) | (statuses != YES)).take(row),
             "same_content_as": pa.array(others, pa.int64()).take(row),
             "same_content_by": pa.array(evidence, pa.string()).take(row),
@@ -275,11 +273,3 @@ def _alternatives(
     latest = {group: version for version, group, can in rows if can}
     others = [group if group != version else second.get(group) for version, group, _ in rows]
     return others, [None if can else latest.get(group) for _, group, can in rows]
-
-
-def _first_missing(needs: FilesByVersion, paths: pa.Array) -> list[list[str]]:
-    """Return, for each version, the first of the missing paths that it needs."""
-    lacking = needs.files.filter(pc.is_in(needs.files["path"], value_set=paths)).sort_by("path")
-    names, added, removed = (np.array(lacking[name].to_pylist()) for name in ("path", "added", "removed"))
-    needed = ((added <= version) & (version < removed) for version in needs.versions)
-    return [names[np.flatnonzero(within)[:_MOST_MISSING]].tolist() for within in needed]

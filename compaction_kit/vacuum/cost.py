@@ -6,15 +6,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 
-from compaction_kit import plots
 from compaction_kit.compat import last_progress
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import read_content
 from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, Readability
 from compaction_kit.retention import GUARD
-from compaction_kit.text import format_count, format_size
+from compaction_kit.text import format_count
 
 # Whether VACUUM commits its start and its end; on a local disk it does by default.
 _LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
@@ -22,18 +20,18 @@ _MOST_NAMED = 5
 
 
 def cost_of(
-    handle: Handle, state: Readability, deleted: pa.Array, keep: Sequence[int], is_empty: bool, verify: bool
+    handle: Handle, state: Readability, deleted: pa.Array, keep: Sequence[int], is_empty: bool
 ) -> dict[str, Any]:
     """Return the cost of deleting paths as fields of `VacuumPlan`; with `is_empty` no folder goes either."""
     needs = state.needs
     # After VACUUM's own commits the latest version is an older one, which Delta's guard may refuse.
     commits = not is_empty and (handle.conf(_LOGGING) or "true").lower() != "false"
     before, after = state.statuses(), state.statuses(deleted=deleted, superseded=commits)
-    lost = needs.versions[(before == YES) & (after != YES)].tolist()
     has_all, loses = needs.count(state.missing) == 0, needs.count(deleted) > 0
+    lost = needs.versions[(before == YES) & (after != YES)].tolist()
     survives_as, survives_by = dict[int, int](), dict[int, str]()
     if lost:
-        content = read_content(handle, needs, verify)
+        content = read_content(handle, needs)
         groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
         instead = {groups[version]: version for version in needs.versions[after == YES].tolist()}
         if commits:
@@ -42,32 +40,19 @@ def cost_of(
         survives_as = {version: instead[groups[version]] for version in lost if groups[version] in instead}
         for version, other in survives_as.items():
             survives_by[version] = content.evidence(version, min(other, needs.latest)) or ""
-    warnings = []
-    if refused := [version for version in keep if after[version - needs.first] == BLOCKED]:
-        which = f"Version {refused[0]} is" if len(refused) == 1 else f"Versions {ranges(refused)} are"
-        warnings.append(
-            f"{which} kept, but older than the retention, so that Delta's guard refuses to read "
-            f"{'it' if len(refused) == 1 else 'them'}: set {GUARD} to false to read what is kept."
-        )
+    times = pa.array(state.times, mask=state.times == 0).cast(pa.timestamp("ms", "UTC"))
+    versions = {"version": needs.versions, "timestamp": times, "readable": before, "readable_after": after}
     return {
-        "versions": state.compared(before, after),
+        "versions": pa.table(versions),
         "versions_lost": lost,
         "blocked_versions_lost": needs.versions[(before == BLOCKED) & has_all & loses].tolist(),
         "content_survives_as": survives_as,
         "content_survives_by": survives_by,
-        "warnings": (*warnings, *_streams_at_risk(handle, needs, deleted)),
+        "warnings": (
+            *_kept_but_refused([version for version in keep if after[version - needs.first] == BLOCKED]),
+            *_streams_at_risk(handle, needs, deleted),
+        ),
     }
-
-
-def draw(of: Any, loses: str, frees: str) -> Figure:
-    """Draw the storage and the readable versions before and after, of a `VacuumPlan` or `VacuumResult`."""
-    now, lost, survives_as = of.versions["readable"].to_pylist(), of.versions_lost, of.content_survives_as
-    title = f"VACUUM {loses} {f'{len(lost):,}' if lost else 'none'} of "
-    title += f"{format_count(now.count(YES), 'readable version')} and {frees} {format_size(of.size_bytes)}"
-    if survives_as:
-        survivors = ranges(sorted(set(survives_as.values())))
-        title += f"; the rows of {len(survives_as):,} of them survive in version {survivors}"
-    return plots.vacuum(of.storage, of.versions, title)
 
 
 def ranges(versions: Sequence[int]) -> str:
@@ -77,6 +62,18 @@ def ranges(versions: Sequence[int]) -> str:
     shown = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs[:_MOST_NAMED]]
     more = sum(map(len, runs[_MOST_NAMED:]))
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
+
+
+def _kept_but_refused(versions: Sequence[int]) -> list[str]:
+    if not versions:
+        return []
+    which, them = (f"Version {versions[0]} is", "it")
+    if len(versions) > 1:
+        which, them = f"Versions {ranges(versions)} are", "them"
+    return [
+        f"{which} kept, but older than the retention, so that Delta's guard refuses to read {them}: set "
+        f"{GUARD} to false to read what is kept."
+    ]
 
 
 def _streams_at_risk(handle: Handle, needs: FilesByVersion, deleted: pa.Array) -> list[str]:

@@ -2,24 +2,22 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.folder import Folder, count_files
+from compaction_kit.folder import Folder
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import LOG_GONE, FilesByVersion, Readability, latest_by_path
 from compaction_kit.log.listing import whole_version
 from compaction_kit.retention import IGNORE_RETAIN, PROPERTY, hours, parse_retention
-from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list
 
 NEEDED = "needed by a kept version"
 TOMBSTONE, CHANGE_DATA, ORPHAN = "tombstone", "change data", "orphan"
-_KEPT = pa.schema([("reason", pa.string()), ("num_files", pa.int64()), ("size_bytes", pa.int64())])
-_DIRECTORIES = pa.schema([("path", pa.string()), ("is_empty", pa.bool_())])
 _STAMP = pa.timestamp("ms", "UTC")
 _NO_PATHS = pa.array([], pa.string())
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -71,21 +69,20 @@ def check_versions(state: Readability, versions: Sequence[int] | None) -> tuple[
                 f"keep_versions has {version}, which is not in the log: choose from {needs.first} to "
                 f"{needs.latest}."
             )
-        missing = sorted({*needs.of_version(version).to_pylist()} & {*state.missing.to_pylist()})
-        is_log_gone = statuses[version - needs.first] == LOG_GONE
-        if missing or is_log_gone:
-            lacking = f"{format_count(len(missing), 'needed file')} missing ({format_list(missing)})"
-            why = "the log lacks a commit that it needs" if is_log_gone else lacking
-            raise InvalidArgumentError(
-                f"keep_versions has {version}, which can't be read even now: {why}; leave it out."
-            )
+        why = "the log lacks a commit that it needs"
+        if statuses[version - needs.first] != LOG_GONE:
+            missing = state.missing_of(version)
+            if not missing:
+                continue
+            why = f"{format_count(len(missing), 'needed file')} missing ({format_list(missing)})"
+        raise InvalidArgumentError(
+            f"keep_versions has {version}, which can't be read even now: {why}; leave it out."
+        )
     return tuple(given)
 
 
-def decide(
-    store: Store, folder: Folder, state: Readability, keep: Sequence[int], since: int
-) -> dict[str, pa.Table]:
-    """Return the tables `files`, `directories`, `kept` and `storage` of `VacuumPlan`.
+def decide(folder: Folder, state: Readability, keep: Sequence[int], since: int) -> dict[str, Any]:
+    """Return `files`, `empty_directories`, `kept` and `storage` of `VacuumPlan`.
 
     All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
     """
@@ -105,18 +102,20 @@ def decide(
     masks = [mask.to_numpy(zero_copy_only=False) for mask in reasons.values()]
     numbers = np.select(masks, range(len(masks)), default=-1)
     names = pa.array(list(reasons)).take(numbers[numbers >= 0])
-    kept = files.filter(pa.array(numbers >= 0)).append_column("reason", names)
+    kept = files.filter(pa.array(numbers >= 0)).append_column("reason", names).group_by("reason")
+    counts = kept.aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
+    counts = counts.select(["reason", "size_bytes_count", "size_bytes_sum"])
+    counts = counts.rename_columns(["reason", "num_files", "size_bytes"])
     deleted = files.filter(pa.array(numbers < 0)).sort_by("path")
     return {
         "files": _deleted(deleted, state),
-        "directories": _directories(folder, needs, since),
-        "kept": _kept(store, folder, kept),
-        "storage": storage_table(files, needs, deleted["path"]),
+        "empty_directories": _empty_directories(folder, needs, since),
+        "kept": counts.sort_by([("size_bytes", "descending"), ("reason", "ascending")]),
+        "storage": _storage(files, needs, deleted["path"]),
     }
 
 
-def storage_table(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.ChunkedArray) -> pa.Table:
-    """Return the bytes by kind, before and after paths are deleted: kind, size_bytes, size_bytes_after."""
+def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.ChunkedArray) -> pa.Table:
     paths, sizes = on_disk["path"].combine_chunks(), on_disk["size_bytes"]
     live = _is_among(paths, needs.live["path"])
     known = pc.or_(live, _is_among(paths, needs.files["path"], needs.tombstones["path"]))
@@ -132,7 +131,6 @@ def storage_table(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.ChunkedA
 
 
 def _deleted(files: pa.Table, state: Readability) -> pa.Table:
-    """Make `VacuumPlan.files`."""
     paths, needs = files["path"].combine_chunks(), state.needs
     since = latest_by_path(paths, needs.files, "removed")
     # Without a tombstone, or without a time in it, the time of the commit counts.
@@ -153,42 +151,27 @@ def _deleted(files: pa.Table, state: Readability) -> pa.Table:
     )
 
 
-def _directories(folder: Folder, needs: FilesByVersion, since: int) -> pa.Table:
-    """Return the folders that VACUUM lists as empty, and whether they hold nothing but such folders.
+def _empty_directories(folder: Folder, needs: FilesByVersion, since: int) -> tuple[str, ...]:
+    """Return the folders that hold nothing but such folders, and aren't named by data files that are kept.
 
-    VACUUM lists a folder as empty if no file below is older than the retention and no data file below is
-    live or was removed within the retention (VacuumCommand.gc, steps 3 to 6). It deletes those that hold
-    nothing before it starts.
+    VACUUM lists other folders too, but deletes only those that were empty before it (VacuumCommand.gc).
     """
-    is_old = pc.less(folder.files["modification_time"], since)
-    named = (files.filter(files["is_data"]) for files in (needs.live, needs.young_tombstones(since)))
     occupied: set[str] = set()
-    for files in (folder.files.filter(is_old), *named):
-        inner = files["path"].filter(pc.match_substring(files["path"], "/"))
-        for path in pc.unique(pc.replace_substring_regex(inner, "/[^/]*$", "")).to_pylist():
+    for files in (needs.live, needs.young_tombstones(since)):
+        folders = pc.replace_substring_regex(files["path"].filter(files["is_data"]), "/?[^/]*$", "")
+        for path in pc.unique(folders).to_pylist():
             while path and path not in occupied:
                 occupied.add(path)
                 path = path.rpartition("/")[0]
-    listed = sorted(path for path in folder.directories if path not in occupied)
-    left = dict(folder.directories)
+    left, empty = dict(folder.directories), []
     # Inner folders first: each empty folder is one entry less in its parent.
-    for path in sorted(listed, key=lambda path: -path.count("/")):
-        outer = path.rpartition("/")[0]
-        if not left[path] and outer in left:
-            left[outer] -= 1
+    for path in sorted(left, key=lambda path: -path.count("/")):
+        if not left[path] and path not in occupied:
+            empty.append(path)
+            if (outer := path.rpartition("/")[0]) in left:
+                left[outer] -= 1
     # Hadoop can't name a folder with a colon in its first part.
-    is_empty = [not left[path] and ":" not in path.partition("/")[0] for path in listed]
-    return pa.table({"path": listed, "is_empty": is_empty}, _DIRECTORIES)
-
-
-def _kept(store: Store, folder: Folder, kept: pa.Table) -> pa.Table:
-    """Make `VacuumPlan.kept`."""
-    groups = kept.group_by("reason").aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
-    groups = groups.select(["reason", "size_bytes_count", "size_bytes_sum"]).rename_columns(_KEPT.names)
-    number, size_bytes = count_files(store, folder.hidden)
-    hidden = [{"reason": "hidden, such as the log", "num_files": number, "size_bytes": size_bytes}]
-    both = [groups.cast(_KEPT), pa.Table.from_pylist(hidden if number else [], _KEPT)]
-    return pa.concat_tables(both).sort_by([("size_bytes", "descending"), ("reason", "ascending")])
+    return tuple(sorted(path for path in empty if ":" not in path.partition("/")[0]))
 
 
 def _is_among(paths: pa.Array, *others: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -1,30 +1,27 @@
 """The plan of a vacuum: what it would delete and why, and which versions can no longer be read."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, StalePlanError
-from compaction_kit.folder import WithFiles, look_through
+from compaction_kit.folder import WithFiles, list_folder, look_through
 from compaction_kit.handle import Handle
-from compaction_kit.history.readable import LOG_GONE, YES, Readability, read_readability
+from compaction_kit.history.readable import YES, Readability, read_readability
 from compaction_kit.records import Plan
 from compaction_kit.retention import cutoff, hours
 from compaction_kit.text import as_html_table, format_count, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
-from compaction_kit.vacuum.cost import cost_of, draw, ranges
+from compaction_kit.vacuum.cost import cost_of, ranges
 from compaction_kit.vacuum.run import VacuumProgress, VacuumResult, delete, reporting, still_there
 
-_NOT_DELETED = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("why", pa.string())])
 _REASONS = {
     decide.TOMBSTONE: "that older versions need",
     decide.CHANGE_DATA: "of the change data feed",
@@ -37,7 +34,7 @@ class VacuumPlan(WithFiles, Plan):
     """What VACUUM would delete at a time, and what that costs; only `run()` deletes.
 
     Attributes:
-        version, table_id: The version and the table that the plan was made for; it runs on no other.
+        version: The version that the plan was made for; it runs on no other.
         at: The time of the vacuum.
         retention, table_retention: How long removed files are kept, and how long by the table's property.
         keep_versions: The versions whose files are all kept.
@@ -45,11 +42,11 @@ class VacuumPlan(WithFiles, Plan):
             reason ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no
             version in the log needs it), since_version (int64, the first version that doesn't need it),
             removed_at (timestamp; both null if the log doesn't have them), modification_time (timestamp).
-        directories: The folders that VACUUM lists as well: path (string), is_empty (bool); it deletes the
-            empty ones and skips the others.
+        empty_directories: The paths of the folders that are deleted too; of a folder in another one, VACUUM
+            may leave the outer one for the next time.
         kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
             within the retention", "needed by a kept version", "a colon in its name" (VACUUM can't delete
-            such a file), "hidden, such as the log".
+            such a file); not of hidden files, such as the log.
         storage: The bytes of files that aren't hidden, before and after, by kind: "live", "tombstoned",
             "orphaned".
         versions: The versions in the log: version, timestamp, readable and readable_after, with the values
@@ -67,13 +64,12 @@ class VacuumPlan(WithFiles, Plan):
 
     handle: Handle = field(repr=False, compare=False)
     version: int
-    table_id: str
     at: datetime
     retention: timedelta
     table_retention: timedelta
     keep_versions: tuple[int, ...]
     files: pa.Table
-    directories: pa.Table
+    empty_directories: tuple[str, ...]
     kept: pa.Table
     storage: pa.Table
     versions: pa.Table
@@ -84,28 +80,17 @@ class VacuumPlan(WithFiles, Plan):
     warnings: tuple[str, ...]
 
     @property
-    def empty_directories(self) -> list[str]:
-        """The paths of the folders that would be deleted."""
-        return self.directories.filter(self.directories["is_empty"])["path"].to_pylist()
-
-    @property
     def is_empty(self) -> bool:
         """Whether nothing would be deleted."""
         return not self.num_files and not self.empty_directories
 
-    def run(
-        self,
-        parallel_delete: bool | None = None,
-        progress: bool | Callable[[VacuumProgress], None] | None = None,
-    ) -> VacuumResult:
+    def run(self, progress: bool | Callable[[VacuumProgress], None] | None = None) -> VacuumResult:
         """Delete the planned files and nothing else, by Delta's VACUUM USING INVENTORY.
 
         Delta checks each file again against the log. No setting of the session is weakened: with the
         retention check on, no file younger than the table's retention is deleted.
 
         Args:
-            parallel_delete: Whether Spark's tasks delete the files, instead of the driver. None for the
-                session's setting (spark.databricks.delta.vacuum.parallelDelete.enabled).
             progress: True for a progress bar, or a callable that takes a `VacuumProgress`; an exception
                 that it raises cancels the run.
 
@@ -126,9 +111,9 @@ class VacuumPlan(WithFiles, Plan):
         retain = f" RETAIN {hours(self.retention)} HOURS" if self.retention < self.table_retention else ""
         with reporting(handle.store, self.files, progress) as look:
             if not self.is_empty:
-                delete(handle, self.files, self.empty_directories, retain, parallel_delete, look)
-            look("Comparing")
-            return _result(self, before, time.monotonic() - start)
+                delete(handle, self.files, self.empty_directories, retain, look)
+            look()
+        return _result(self, before, start)
 
     def explain(self) -> str:
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
@@ -153,15 +138,7 @@ class VacuumPlan(WithFiles, Plan):
             )
         return "\n".join([*lines, *self.warnings])
 
-    def facts(self) -> dict[str, str]:
-        """Return the plan for people: name and value."""
-        lost = self.versions_lost
-        return {
-            "vacuum": f"of version {self.version}, on {show_time(self.at)}",
-            "versions lost": f"{len(lost):,}: {ranges(lost)}" if lost else "none",
-            "deletes": f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}",
-            "keeps": f"files removed less than {hours(self.retention)} hours before",
-        }
+    summary = explain
 
     def parts(self) -> tuple[object, ...]:
         """Return the sentences, a table of what is kept, and the figure."""
@@ -176,7 +153,13 @@ class VacuumPlan(WithFiles, Plan):
         """Draw the storage now and after, and which versions can be read now and after."""
         if self.is_empty:
             return plots.vacuum(self.storage, self.versions, "VACUUM would delete nothing")
-        return draw(self, "would lose", "free")
+        lost = f"{len(self.versions_lost):,}" if self.versions_lost else "none"
+        now = format_count(self.versions["readable"].to_pylist().count(YES), "readable version")
+        title = f"VACUUM would lose {lost} of {now} and free {format_size(self.size_bytes)}"
+        if survives_as := self.content_survives_as:
+            survivors = ranges(sorted(set(survives_as.values())))
+            title += f"; the rows of {len(survives_as):,} of them survive in version {survivors}"
+        return plots.vacuum(self.storage, self.versions, title)
 
     def _costs(self) -> list[str]:
         lost, blocked = self.versions_lost, self.blocked_versions_lost
@@ -221,7 +204,6 @@ def plan_vacuum(
     keep_versions: Sequence[int] | None = None,
     mode: str = "FULL",
     at: datetime | str | None = None,
-    verify: bool = False,
 ) -> VacuumPlan:
     """Plan VACUUM; see `Table.plan_vacuum` for the arguments and errors.
 
@@ -233,7 +215,7 @@ def plan_vacuum(
         >>> vacuum.explain()
         'VACUUM on 2100-01-01 00:00+00:00 would delete nothing: files removed less than 168 hours before ...'
         >>> vacuum.kept.select(["reason", "num_files"]).to_pylist()
-        [{'reason': 'hidden, such as the log', 'num_files': ...}, {'reason': 'live', 'num_files': 1095}]
+        [{'reason': 'live', 'num_files': 1095}]
     """
     moment = handle.instant(at)
     if not isinstance(mode, str) or mode.upper() != "FULL":
@@ -246,85 +228,66 @@ def plan_vacuum(
     state = read_readability(handle, folder.files)
     chosen = decide.vacuum_retention(handle, state.retention, retention)
     keep = decide.check_versions(state, keep_versions)
-    tables = decide.decide(handle.store, folder, state, keep, cutoff(moment, chosen))
-    paths = tables["files"]["path"].combine_chunks()
-    is_empty = not len(paths) and not pc.any(tables["directories"]["is_empty"]).as_py()
-    cost = cost_of(handle, state, paths, keep, is_empty, verify)
+    decided = decide.decide(folder, state, keep, cutoff(moment, chosen))
+    paths, folders = decided["files"]["path"].combine_chunks(), decided["empty_directories"]
     return VacuumPlan(
         handle=handle,
         version=state.needs.latest,
-        table_id=state.needs.snapshot.metadata.id,
         at=moment,
         retention=chosen,
         table_retention=state.retention,
         keep_versions=keep,
-        **tables,
-        **cost,
+        **decided,
+        **cost_of(handle, state, paths, keep, is_empty=not len(paths) and not folders),
     )
 
 
 def _check_fresh(plan: VacuumPlan) -> pa.Table:
-    """Refuse a plan whose table, files or folders have changed; return the files in the folder."""
+    """Refuse a plan whose table or files have changed; return the files in the folder."""
     snapshot, changed = plan.handle.log.snapshot(), ""
-    folder = look_through(plan.handle.store, snapshot.metadata.partition_columns)
-    now = folder.files.take(pc.index_in(plan.files["path"], value_set=folder.files["path"]))
+    on_disk = list_folder(plan.handle.store, snapshot.metadata.partition_columns)
+    now = on_disk.take(pc.index_in(plan.files["path"], value_set=on_disk["path"]))
     same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
     same = pc.fill_null(pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"])), False)
     others = plan.files["path"].filter(pc.invert(same)).to_pylist()
-    inner = Counter(path.rpartition("/")[0] for path in plan.empty_directories)
-    filled = [path for path in plan.empty_directories if folder.directories.get(path) != inner[path]]
     if snapshot.version != plan.version:
         changed = f"The plan was made at version {plan.version} and the table is at {snapshot.version}"
-    elif snapshot.metadata.id != plan.table_id:
-        changed = f"The table was created again since the plan was made, with another version {plan.version}"
     elif others:
         number = format_count(len(others), "planned file")
         changed = f"{number} ({format_list(others)}) changed or missing since the plan was made"
-    elif filled:
-        changed = f"The folder {filled[0]} is missing or no longer empty"
     if changed:
         raise StalePlanError(f"{changed}: make a new plan; nothing was deleted.")
-    return folder.files
+    return on_disk
 
 
-def _result(plan: VacuumPlan, before: Readability, seconds: float) -> VacuumResult:
+def _result(plan: VacuumPlan, before: Readability, start: float) -> VacuumResult:
     """Compare the folder and the log after a run with the plan, and with what was there before."""
     store, after = plan.handle.store, read_readability(plan.handle)
-    now, on_disk = after.on_disk, before.on_disk
     planned = plan.files.select(["path", "size_bytes"])
     exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
-    others = on_disk["path"].filter(pc.invert(pc.is_in(on_disk["path"], value_set=planned["path"])))
-    known, was = before.needs.versions, before.statuses()
-    statuses = dict(zip(after.needs.versions.tolist(), after.statuses().tolist(), strict=True))
-    became = np.array([statuses.get(version, LOG_GONE) for version in known.tolist()])
-    lost = known[(was == YES) & (became != YES)].tolist()
-    stored = decide.storage_table(now, after.needs, pa.array([], pa.string()))["size_bytes"]
-    left = planned.filter(exists).to_pylist()
+    left = planned.filter(exists)
     young = after.needs.young_tombstones(cutoff(plan.at, plan.retention))
-    needed = {*after.needs.live["path"].to_pylist(), *young["path"].to_pylist()}
-    for row in left:
-        folder = row["path"].rpartition("/")[0]
-        row["why"] = "the file system refused to delete it"
-        if row["path"] in needed:
-            row["why"] = f"version {after.needs.latest}, committed during the run, names it"
-        elif not store.may_write(folder):
-            row["why"] = f"the folder {store.place(folder)} can't be written to"
-    commits = after.needs.commits
-    operations = zip(commits["version"].to_pylist(), commits["operation"].to_pylist(), strict=True)
+    named = {*after.needs.live["path"].to_pylist(), *young["path"].to_pylist()}
+    why = [
+        f"version {after.needs.latest}, committed during the run, names it"
+        if path in named
+        else "the file system refused to delete it"
+        for path in left["path"].to_pylist()
+    ]
+    there = pa.chunked_array([*planned["path"].chunks, *after.on_disk["path"].chunks], pa.string())
+    gone = before.on_disk["path"]
+    not_planned = gone.filter(pc.invert(pc.is_in(gone, value_set=there))).to_pylist()
+    is_now = dict(zip(after.needs.versions.tolist(), after.statuses().tolist(), strict=True))
+    readable = before.needs.versions[before.statuses() == YES].tolist()
+    lost = [version for version in readable if is_now.get(version) != YES]
+    operations = zip(*after.needs.commits.select(["version", "operation"]).to_pydict().values(), strict=True)
     return VacuumResult(
         files=planned.filter(pc.invert(exists)),
-        not_deleted=pa.Table.from_pylist(left, _NOT_DELETED),
-        not_planned=tuple(others.filter(pc.invert(pc.is_in(others, value_set=now["path"]))).to_pylist()),
+        not_deleted=left.append_column("why", pa.array(why, pa.string())),
+        not_planned=tuple(not_planned),
         directories=tuple(path for path in plan.empty_directories if not store.is_folder(path)),
         commits=tuple(v for v, name in operations if v > plan.version and (name or "").startswith("VACUUM ")),
-        storage=plan.storage.set_column(2, "size_bytes_after", stored),
-        versions=before.compared(was, became),
         versions_lost=lost,
-        content_survives_as={
-            version: other
-            for version, other in plan.content_survives_as.items()
-            if version in lost and statuses.get(other) == YES
-        },
-        versions_lost_as_planned=lost == plan.versions_lost,
-        seconds=seconds,
+        as_planned=not len(left) and not not_planned and lost == plan.versions_lost,
+        seconds=time.monotonic() - start,
     )

@@ -27,7 +27,7 @@ _CAN = {
 def version_rows(versions: pa.Table) -> list[list[list[Any]]]:
     """Return the cells of the list, newest version first: of each its text and what it is sorted by."""
     zone = session_zone()
-    return [_cells(row, zone) for row in reversed(versions.drop(["missing"]).to_pylist())]
+    return [_cells(row, zone) for row in reversed(versions.to_pylist())]
 
 
 def _cells(row: dict[str, Any], zone: tzinfo | None) -> list[list[Any]]:

