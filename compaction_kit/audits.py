@@ -14,7 +14,7 @@ from compaction_kit.active import active_spark
 from compaction_kit.errors import CorruptLogError, RunFailedError, UnsupportedTableError
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import PROVED, changed_rows
-from compaction_kit.history.readable import read_readability
+from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.commits import COMMIT_COLUMNS, STAMP
 from compaction_kit.records import TableRows
@@ -168,10 +168,9 @@ def _claims(
 
 def _why_gone(handle: Handle, versions: Sequence[int]) -> list[str | None]:
     """Say for each commit why its rows can't be read any more; None if its files and the log are there."""
-    found = read_readability(handle)
-    needs, lives = found.needs, found.needs.lifetimes
-    known = {*needs.versions[needs.in_log].tolist()}
-    lost = lives.filter(pc.is_in(lives["path"], value_set=found.missing))
+    needs = read_files_by_version(handle)
+    known, lives = {*needs.versions[needs.in_log].tolist()}, needs.lifetimes
+    lost = lives.filter(pc.is_in(lives["path"], value_set=needs.missing))
     counts = Counter([*lost["added"].to_pylist(), *lost["removed"].to_pylist()])
 
     def why(version: int) -> str | None:
@@ -183,7 +182,6 @@ def _why_gone(handle: Handle, versions: Sequence[int]) -> list[str | None]:
 
 
 def _compare(handle: Handle, row: Facts) -> Facts:
-    """Compare the rows before and after a commit; returns the columns from outcome on."""
     version = row["version"]
     try:
         schemas = [handle.log.snapshot(one).metadata.schema for one in (version - 1, version)]
@@ -208,7 +206,6 @@ def _compare(handle: Handle, row: Facts) -> Facts:
 
 
 def _cells(row: Facts) -> dict[str, str]:
-    """Return what is shown of a row: names and texts."""
     outcome = row["outcome"]
     if outcome == PROVED:
         by = row["readers"]

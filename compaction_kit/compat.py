@@ -5,7 +5,6 @@ the release that brought what it hides.
 """
 
 import contextlib
-import json
 import logging
 import threading
 from collections.abc import Callable
@@ -18,7 +17,6 @@ import pyspark
 from py4j.java_gateway import JavaClass
 from pyspark import InheritableThread
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DataType, StructType
 
 from compaction_kit.errors import SessionError
@@ -157,13 +155,6 @@ def parse_ddl(columns: str) -> DataType:
     from pyspark.sql.types import _parse_datatype_string
 
     return _parse_datatype_string(columns)
-
-
-def last_progress(query: StreamingQuery) -> dict[str, Any] | None:
-    """Return a stream's last progress, None before its first batch: as its JSON since Spark 4.0."""
-    progress: Any = query.lastProgress
-    # Since 4.0 it is a dict too, but one whose offsets are not JSON.
-    return json.loads(progress.json) if hasattr(progress, "json") else progress  # type: ignore[no-any-return]
 
 
 def _release(text: str) -> tuple[int, ...]:

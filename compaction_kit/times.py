@@ -75,10 +75,6 @@ def in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
     """Convert a time to a zone (None: the machine's); a time without a zone is in that zone."""
     if moment.tzinfo is None and zone is not None:
         moment = moment.replace(tzinfo=zone)
-    if moment.tzinfo is None:
-        # astimezone() alone would take the offset after the change for a time that was skipped.
-        seconds = datetime.fromtimestamp(moment.replace(microsecond=0).timestamp(), UTC)
-        return seconds.replace(microsecond=moment.microsecond).astimezone()
     # Through UTC, which turns a local time that was skipped into an existing one.
     return moment.astimezone(UTC).astimezone(zone)
 

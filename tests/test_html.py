@@ -163,7 +163,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         replace(table.auto_compaction(), enabled_by=NAME),
         table.forecast(days=3),
         RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
-        replace(vacuum, warnings=(NAME,)),
+        replace(vacuum, warning=NAME),
         VacuumResult(
             paths, left, (NAME,), (NAME,), (2, 3), [0], False, 1.0
         ),

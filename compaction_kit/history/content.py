@@ -207,7 +207,6 @@ def _numbers(schemas: Sequence[Any]) -> np.ndarray:
 
 
 def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
-    """Return the fingerprint of some files, as Spark reads them with the columns of a version."""
     is_empty = not adds and has_jvm(handle.spark)
     return _NOTHING if is_empty else contents(handle, [adds], [version], schema=version)[0]()
 

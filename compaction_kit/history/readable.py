@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.folder import list_folder
+from compaction_kit.folder import Folder, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
@@ -21,24 +21,26 @@ from compaction_kit.retention import cutoff, table_retention
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
 UNSUPPORTED = "unsupported"
-# `list_folder` returns neither files outside of the table nor hidden ones.
+# `look_through` returns neither files outside of the table nor hidden ones.
 _UNLISTED = r"^/|(^|/)[._]"
 
 
 @dataclass(frozen=True)
 class FilesByVersion:
-    """The files that each version needs, read from the log at one time.
+    """The files that each version needs, and whether Delta can read it, as the log was at one time.
 
     Paths are relative to the table and decoded; absolute for files outside of it.
 
     Attributes:
-        log: The log, as it was listed.
+        handle: The table.
+        log: Its log, as it was listed.
         earliest, snapshot: The earliest version that can be read from the log, and the latest.
         lifetimes: The versions in which each data file was live, as in `TransactionLog.lifetimes`.
         commits: What `TransactionLog.commits` returns.
         schemas: The schema of each of `versions`; None where the log lacks commits to read it from.
     """
 
+    handle: Handle
     log: TransactionLog
     earliest: Snapshot
     snapshot: Snapshot
@@ -65,6 +67,46 @@ class FilesByVersion:
     def in_log(self) -> np.ndarray:
         """Whether each of `versions` can be read from the log (bool)."""
         return np.array([schema is not None for schema in self.schemas])
+
+    @property
+    def has_commit(self) -> np.ndarray:
+        """Whether the log has the commit of each of `versions` (bool)."""
+        return np.isin(self.versions, self.commits["version"])
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """The time of each of `versions` for Delta's guard (int64, ms since 1970; 0 without a commit).
+
+        It is the in-commit timestamp, else the modification time of the commit's file (Snapshot.timestamp).
+        """
+        times = np.zeros(len(self.versions), np.int64)
+        # The log may have commits of versions that can't be read any more.
+        commits = self.commits.filter(pc.is_in(self.commits["version"], value_set=pa.array(self.versions)))
+        times[self.has_commit] = commits["timestamp"].cast(pa.int64()).to_numpy()
+        return times
+
+    @property
+    def retention(self) -> timedelta:
+        """How long the table keeps removed files; Delta's guard refuses older versions."""
+        return table_retention(self.snapshot.metadata)
+
+    @cached_property
+    def folder(self) -> Folder:
+        """What VACUUM sees in the table's folder; Iceberg's metadata is hidden where Delta writes it."""
+        metadata = self.snapshot.metadata
+        formats = metadata.configuration.get("delta.universalFormat.enabledFormats", "")
+        return look_through(self.handle.store, metadata.partition_columns, "iceberg" in formats)
+
+    @cached_property
+    def missing(self) -> pa.Array:
+        """The paths that aren't on disk, each once."""
+        paths, store = self.files["path"], self.snapshot.store
+        unseen = pc.unique(paths.filter(pc.invert(pc.is_in(paths, value_set=self.folder.files["path"]))))
+        # Files on other storage aren't looked for, and so aren't called missing.
+        unseen = unseen.filter(pc.invert(is_remote(unseen)))
+        unlisted = unseen.filter(pc.match_substring_regex(unseen, _UNLISTED))
+        found = pa.array(filter(store.is_file, unlisted.to_pylist()), pa.string())
+        return unseen.filter(pc.invert(pc.is_in(unseen, value_set=found)))
 
     @cached_property
     def files(self) -> pa.Table:
@@ -121,15 +163,28 @@ class FilesByVersion:
         np.subtract.at(steps, ends - self.first, weights)
         return np.cumsum(steps, dtype=weights.dtype)[:-1]
 
-    def missing(self, on_disk: pa.ChunkedArray) -> pa.Array:
-        """Return the paths that aren't on disk, each once; `on_disk` is from `list_folder`."""
-        paths, store = self.files["path"], self.snapshot.store
-        unseen = pc.unique(paths.filter(pc.invert(pc.is_in(paths, value_set=on_disk))))
-        # Files on other storage aren't looked for, and so aren't called missing.
-        unseen = unseen.filter(pc.invert(is_remote(unseen)))
-        unlisted = unseen.filter(pc.match_substring_regex(unseen, _UNLISTED))
-        found = pa.array(filter(store.is_file, unlisted.to_pylist()), pa.string())
-        return unseen.filter(pc.invert(pc.is_in(unseen, value_set=found)))
+    def statuses(self, deleted: pa.Array | None = None, superseded: bool = False) -> np.ndarray:
+        """Return whether each version can be read, as in `Table.versions`, once paths are deleted too.
+
+        Delta's guard never refuses the latest version (SnapshotManagement) unless it is `superseded`.
+        """
+        missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
+        is_old = self.times < cutoff(datetime.now(UTC), self.retention)
+        is_latest = (self.versions == self.latest) & (not superseded)
+        # Versions share the schema's object until a commit sets another.
+        distinct = {id(schema): schema for schema in self.schemas if isinstance(schema, Mapping)}
+        refused = {key for key, schema in distinct.items() if unsupported_type_change(schema) is not None}
+        conditions = {
+            LOG_GONE: ~(self.in_log & self.has_commit),
+            UNSUPPORTED: np.array([id(schema) in refused for schema in self.schemas]),
+            BLOCKED: is_old & ~is_latest & self.handle.has_guard,
+            MISSING: self.count(missing) > 0,
+        }
+        return np.select([*conditions.values()], [*conditions], default=YES).astype(object)
+
+    def missing_of(self, version: int) -> list[str]:
+        """Return the paths that a version needs and that aren't on disk, sorted."""
+        return sorted({*self.of_version(version).to_pylist()} & {*self.missing.to_pylist()})
 
     def _with_vectors(self, files: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
         """Add is_data, and a row for the file of each deletion vector; inline vectors have no file."""
@@ -143,50 +198,6 @@ class FilesByVersion:
         vectors = files.set_column(files.schema.get_field_index("path"), "path", paths)
         vectors = vectors.append_column("is_data", pa.repeat(False, len(files)))
         return pa.concat_tables([data, vectors.filter(paths.is_valid())])
-
-
-@dataclass(frozen=True)
-class Readability:
-    """The state that decides which versions Delta can read, now or without some of the files.
-
-    Attributes:
-        needs: The files that each version needs; `missing` are the paths that aren't on disk.
-        on_disk: The files in the table's folder, from `list_folder`.
-        times: The time of each version for Delta's guard (int64, ms since 1970): the in-commit timestamp,
-            else the modification time of the commit's file (Snapshot.timestamp).
-        in_log: Whether the log has each version's commit and all commits since a checkpoint or version 0.
-        is_supported: Whether Delta reads the schema of each version.
-        retention: How long the table keeps removed files; with `guard`, Delta refuses older versions.
-    """
-
-    needs: FilesByVersion
-    missing: pa.Array
-    on_disk: pa.Table
-    times: np.ndarray
-    in_log: np.ndarray
-    is_supported: np.ndarray
-    retention: timedelta
-    guard: bool
-
-    def statuses(self, deleted: pa.Array | None = None, superseded: bool = False) -> np.ndarray:
-        """Return whether each version can be read, as in `Table.versions`, once paths are deleted too.
-
-        Delta's guard never refuses the latest version (SnapshotManagement) unless it is `superseded`.
-        """
-        missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
-        is_old = self.times < cutoff(datetime.now(UTC), self.retention)
-        is_latest = (self.needs.versions == self.needs.latest) & (not superseded)
-        conditions = {
-            LOG_GONE: ~self.in_log,
-            UNSUPPORTED: ~self.is_supported,
-            BLOCKED: is_old & ~is_latest & self.guard,
-            MISSING: self.needs.count(missing) > 0,
-        }
-        return np.select([*conditions.values()], [*conditions], default=YES).astype(object)
-
-    def missing_of(self, version: int) -> list[str]:
-        """Return the paths that a version needs and that aren't on disk, sorted."""
-        return sorted({*self.needs.of_version(version).to_pylist()} & {*self.missing.to_pylist()})
 
 
 def read_files_by_version(handle: Handle) -> FilesByVersion:
@@ -208,33 +219,7 @@ def read_files_by_version(handle: Handle) -> FilesByVersion:
                     # This version can't be read, but a later one may be.
                     schema = text
             schemas[version - earliest.version] = schema
-    return FilesByVersion(log, earliest, snapshot, lifetimes, commits, schemas)
-
-
-def read_readability(handle: Handle, on_disk: pa.Table | None = None) -> Readability:
-    """Read the log, and list the table's folder unless `on_disk`, from `list_folder`, is given."""
-    needs = read_files_by_version(handle)
-    metadata = needs.snapshot.metadata
-    if on_disk is None:
-        on_disk = list_folder(handle.store, metadata.partition_columns)
-    # The log may have commits of versions that can't be read any more.
-    commits = needs.commits.filter(pc.is_in(needs.commits["version"], value_set=pa.array(needs.versions)))
-    positions = commits["version"].to_numpy() - needs.first
-    times, has_commit = np.zeros(len(needs.versions), np.int64), np.zeros(len(needs.versions), bool)
-    times[positions], has_commit[positions] = commits["timestamp"].cast(pa.int64()).to_numpy(), True
-    # Versions share the schema's object until a commit sets another.
-    distinct = {id(schema): schema for schema in needs.schemas if isinstance(schema, Mapping)}
-    refused = {key for key, schema in distinct.items() if unsupported_type_change(schema) is not None}
-    return Readability(
-        needs=needs,
-        missing=needs.missing(on_disk["path"]),
-        on_disk=on_disk,
-        times=times,
-        in_log=has_commit & needs.in_log,
-        is_supported=np.array([id(schema) not in refused for schema in needs.schemas], bool),
-        retention=table_retention(metadata),
-        guard=handle.has_guard,
-    )
+    return FilesByVersion(handle, log, earliest, snapshot, lifetimes, commits, schemas)
 
 
 def latest_by_path(paths: pa.Array, rows: pa.Table, column: str) -> pa.Array:

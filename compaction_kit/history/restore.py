@@ -19,13 +19,13 @@ from compaction_kit.execute.failures import stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
-from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_readability
+from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_files_by_version
 from compaction_kit.log.listing import whole_version
 from compaction_kit.log.snapshot import file_keys, without
 from compaction_kit.records import Plan, Result
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
-from compaction_kit.text import format_count, format_list, format_size
+from compaction_kit.text import format_count, format_files, format_list, format_size
 
 # RESTORE joins the files of two versions, which takes longer for fewer files than reading them here.
 _MANY_FILES = 100_000
@@ -95,18 +95,19 @@ class RestorePlan(Plan):
 
     def explain(self) -> str:
         """Explain what would happen, one sentence per line: first what it takes back of other commits."""
+        back = format_files(self.diff.num_files_added, self.diff.bytes_added)
+        away = format_files(self.diff.num_files_removed, self.diff.bytes_removed)
+        start = f"RESTORE to version {self.target}" if self.diff.same_content else "It"
+        lines = [
+            self._rows(),
+            f"{start} would add back {back} and remove {away}, as version {self.version + 1}; version "
+            f"{self.version} can be read until VACUUM deletes its files.",
+            self._streams(),
+        ]
         if self.is_empty:
             lines = [
                 f"Version {self.target} has the same files as version {self.version}: RESTORE would change "
                 f"nothing, and commit version {self.version + 1}."
-            ]
-        else:
-            start = f"RESTORE to version {self.target}" if self.diff.same_content else "It"
-            lines = [
-                self._rows(),
-                f"{start} would add back {self._files(ADDED)} and remove {self._files(REMOVED)}, as version "
-                f"{self.version + 1}; version {self.version} can be read until VACUUM deletes its files.",
-                self._streams(),
             ]
         return "\n".join(filter(None, [*lines, self._obstacle()]))
 
@@ -142,12 +143,7 @@ class RestorePlan(Plan):
         """Return the sentences."""
         return (self.explain(),)
 
-    def _files(self, change: str) -> str:
-        files = self.diff.files.filter(pc.equal(self.diff.files["change"], change))
-        return f"{format_count(len(files), 'file')} ({format_size(pc.sum(files['size_bytes']).as_py() or 0)})"
-
     def _rows(self) -> str:
-        """Name the commits that are taken back, and how many rows that makes."""
         if self.diff.same_content:
             return f"The rows stay the same: {self.diff.same_content_by}."
         commits = self.diff.commits.filter(self.diff.commits["data_change"]).to_pylist()
@@ -168,7 +164,6 @@ class RestorePlan(Plan):
         )
 
     def _obstacle(self) -> str | None:
-        """Return why the plan can't run, in a sentence; None if it can."""
         if self.missing:
             number, are = format_count(len(self.missing), "file"), "is" if len(self.missing) == 1 else "are"
             return (
@@ -195,7 +190,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         >>> plan = ck.open_table("data/flights").plan_restore(7)
         >>> print(plan.explain())
         RESTORE to version 7 would take back what versions 8 (WRITE), 9 (WRITE), ...
-        It would add back 0 files (0 B) and remove 1,074 files (...), as version 366; ...
+        It would add back 0 files (0 B in total) and remove 1,074 files (...), as version 366; ...
         A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """
     latest = handle.log.snapshot().version
@@ -205,18 +200,17 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
             f"version={version} is the latest, so there is nothing to restore: choose an earlier one."
         )
     diff = diff_versions(handle, latest, version)
-    state = read_readability(handle)
-    status = state.statuses()[state.needs.versions == version]
+    needs = read_files_by_version(handle)
+    status = needs.statuses()[needs.versions == version]
     if LOG_GONE in status:
         raise InvalidArgumentError(
             f"version={version} can't be restored: the log lacks a commit that it needs; choose a version "
             "that versions() calls readable."
         )
-    return RestorePlan(handle, latest, version, diff, tuple(state.missing_of(version)), BLOCKED in status)
+    return RestorePlan(handle, latest, version, diff, tuple(needs.missing_of(version)), BLOCKED in status)
 
 
 def _check(plan: RestorePlan) -> None:
-    """Refuse a plan that can't run, or whose table has changed since it was made."""
     now = plan_restore(plan.handle, plan.target)
     if now.version != plan.version:
         raise stale(plan.version, now.version)
@@ -258,7 +252,6 @@ def _commit(plan: RestorePlan) -> None:
 
 
 def _commits(plan: RestorePlan, tag: str) -> list[dict[str, Any]]:
-    """Return the commits of a run as rows of `TransactionLog.commits`."""
     commits = plan.handle.log.commits()
     is_own = pc.ends_with(pc.fill_null(commits["user_metadata"], ""), tag)
     return commits.filter(is_own).to_pylist()

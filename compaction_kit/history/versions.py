@@ -11,17 +11,14 @@ from matplotlib.figure import Figure
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.files import SMALL_FILE_SIZE
-from compaction_kit.folder import list_folder
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import read_content, row_counts
 from compaction_kit.history.readable import (
     LOG_GONE,
     YES,
     FilesByVersion,
-    Readability,
     latest_by_path,
     read_files_by_version,
-    read_readability,
 )
 from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
 from compaction_kit.retention import LOG_PROPERTY, parse_retention
@@ -165,10 +162,9 @@ def read_storage(handle: Handle) -> Storage:
     """Read from the log and the folder how many bytes each version stores; skip hidden files, as VACUUM."""
     needs = read_files_by_version(handle)
     lifetimes, totals = needs.lifetimes, needs.totals
-    on_disk = list_folder(handle.store, needs.snapshot.metadata.partition_columns)
     paths = lifetimes["path"].combine_chunks()
     sizes = pc.fill_null(lifetimes["size_bytes"], 0).to_numpy()
-    gone = pc.is_in(paths, value_set=needs.missing(on_disk["path"]))
+    gone = pc.is_in(paths, value_set=needs.missing)
     gone_sizes = sizes * gone.to_numpy(zero_copy_only=False)
     # A file that was added again, or with another deletion vector, exists since it was first added.
     _, begins = np.unique(paths.dictionary_encode().indices.to_numpy(), return_index=True)
@@ -177,6 +173,7 @@ def read_storage(handle: Handle) -> Storage:
     gone_bytes = totals(ever, gone_sizes[begins]) - totals(lifetimes, gone_sizes)
     tombstoned = totals(ever, sizes[begins]) - live - gone_bytes
     columns = {"live_bytes": live, "tombstoned_bytes": tombstoned, "gone_bytes": gone_bytes}
+    on_disk = needs.folder.files
     orphans = on_disk.filter(pc.invert(pc.is_in(on_disk["path"], value_set=needs.files["path"])))
     versions = pa.table({"version": needs.versions, **columns}).filter(needs.in_log)
     return Storage(versions, pc.sum(orphans["size_bytes"]).as_py() or 0)
@@ -201,9 +198,8 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
         statistics or if the version before can't be read from the log. num_files (int64) counts the live
         files, null if the version can't be read from the log.
     """
-    state = read_readability(handle)
-    needs, commits, statuses = state.needs, state.needs.commits, state.statuses()
-    until = _readable_until(state)
+    needs = read_files_by_version(handle)
+    commits, statuses, until = needs.commits, needs.statuses(), _readable_until(needs)
     content = read_content(handle, needs, verify)
     live = needs.totals(needs.lifetimes, np.ones(len(needs.lifetimes), np.int64))
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
@@ -219,7 +215,7 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
             "timestamp": needs.log.commit_times().take(commit),
             "operation": commits["operation"].take(commit),
             "readable": pc.fill_null(pa.array(statuses, pa.string()).take(row), LOG_GONE),
-            "num_missing": pa.array(needs.count(state.missing)).take(row),
+            "num_missing": pa.array(needs.count(needs.missing)).take(row),
             "readable_until": pa.array(until, _STAMP, mask=(until == _NEVER) | (statuses != YES)).take(row),
             "same_content_as": pa.array(others, pa.int64()).take(row),
             "same_content_by": pa.array(evidence, pa.string()).take(row),
@@ -231,15 +227,14 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     )
 
 
-def _readable_until(state: Readability) -> np.ndarray:
+def _readable_until(needs: FilesByVersion) -> np.ndarray:
     """Return `readable_until` in ms since 1970.
 
     VACUUM keeps live files, files with a tombstone younger than the retention, and files that are
     themselves younger.
     """
-    needs, kept = state.needs, state.retention // _MILLI
-    paths = pc.unique(needs.files["path"])
-    modified = latest_by_path(paths, state.on_disk, "modification_time")
+    paths, kept = pc.unique(needs.files["path"]), needs.retention // _MILLI
+    modified = latest_by_path(paths, needs.folder.files, "modification_time")
     removed = latest_by_path(paths, needs.tombstones, "time")
     # Files that aren't listed are outside of the table or hidden: VACUUM never deletes them.
     stays = pc.or_(pc.is_in(paths, value_set=needs.live["path"]), modified.is_null())
@@ -247,8 +242,8 @@ def _readable_until(state: Readability) -> np.ndarray:
     spans = needs.files.select(["added", "removed"])
     spans = spans.append_column("at", expiry.take(pc.index_in(needs.files["path"], value_set=paths)))
     until = np.full(len(needs.versions), _NEVER)
-    if state.guard:
-        until[:-1] = state.times[:-1] + kept
+    if needs.handle.has_guard:
+        until[:-1] = needs.times[:-1] + kept
     for span in spans.group_by(["added", "removed"]).aggregate([("at", "min")]).to_pylist():
         within = slice(span["added"] - needs.first, span["removed"] - needs.first)
         until[within] = np.minimum(until[within], span["at_min"])

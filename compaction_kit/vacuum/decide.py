@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.folder import Folder
 from compaction_kit.handle import Handle
-from compaction_kit.history.readable import LOG_GONE, FilesByVersion, Readability, latest_by_path
+from compaction_kit.history.readable import FilesByVersion, latest_by_path
 from compaction_kit.log.listing import whole_version
 from compaction_kit.retention import IGNORE_RETAIN, PROPERTY, hours, parse_retention
 from compaction_kit.text import format_count, format_list
@@ -54,7 +53,7 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
     return chosen
 
 
-def check_versions(state: Readability, versions: Sequence[int] | None) -> tuple[int, ...]:
+def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tuple[int, ...]:
     """Return the versions to keep, sorted and each once; refuse any that can't be read now."""
     try:
         given = sorted({whole_version(version) for version in (() if versions is None else versions)})
@@ -62,16 +61,11 @@ def check_versions(state: Readability, versions: Sequence[int] | None) -> tuple[
         raise InvalidArgumentError(
             f"keep_versions={versions!r} is not a list of versions: give whole numbers, such as [3, 5]."
         ) from None
-    needs, statuses = state.needs, state.statuses()
+    in_log = needs.versions[needs.in_log & needs.has_commit].tolist()
     for version in given:
-        if not needs.first <= version <= needs.latest:
-            raise InvalidArgumentError(
-                f"keep_versions has {version}, which is not in the log: choose from {needs.first} to "
-                f"{needs.latest}."
-            )
-        why = "the log lacks a commit that it needs"
-        if statuses[version - needs.first] != LOG_GONE:
-            missing = state.missing_of(version)
+        why = "the log lacks commits that it needs"
+        if version in in_log:
+            missing = needs.missing_of(version)
             if not missing:
                 continue
             why = f"{format_count(len(missing), 'needed file')} missing ({format_list(missing)})"
@@ -81,12 +75,12 @@ def check_versions(state: Readability, versions: Sequence[int] | None) -> tuple[
     return tuple(given)
 
 
-def decide(folder: Folder, state: Readability, keep: Sequence[int], since: int) -> dict[str, Any]:
+def decide(needs: FilesByVersion, keep: Sequence[int], since: int) -> dict[str, Any]:
     """Return `files`, `empty_directories`, `kept` and `storage` of `VacuumPlan`.
 
     All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
     """
-    needs, files = state.needs, folder.files
+    files = needs.folder.files
     paths = files["path"].combine_chunks()
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
     # The first reason that applies to a file counts.
@@ -108,8 +102,8 @@ def decide(folder: Folder, state: Readability, keep: Sequence[int], since: int) 
     counts = counts.rename_columns(["reason", "num_files", "size_bytes"])
     deleted = files.filter(pa.array(numbers < 0)).sort_by("path")
     return {
-        "files": _deleted(deleted, state),
-        "empty_directories": _empty_directories(folder, needs, since),
+        "files": _deleted(deleted, needs),
+        "empty_directories": _empty_directories(needs, since),
         "kept": counts.sort_by([("size_bytes", "descending"), ("reason", "ascending")]),
         "storage": _storage(files, needs, deleted["path"]),
     }
@@ -130,13 +124,13 @@ def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.ChunkedArray)
     return pa.table({"kind": [*kinds], "size_bytes": now, "size_bytes_after": after})
 
 
-def _deleted(files: pa.Table, state: Readability) -> pa.Table:
-    paths, needs = files["path"].combine_chunks(), state.needs
+def _deleted(files: pa.Table, needs: FilesByVersion) -> pa.Table:
+    paths = files["path"].combine_chunks()
     since = latest_by_path(paths, needs.files, "removed")
     # Without a tombstone, or without a time in it, the time of the commit counts.
     times = latest_by_path(paths, needs.tombstones, "time")
     times = pc.if_else(pc.equal(times, 0), None, times)
-    committed = pa.array([*state.times.tolist(), None]).take(pc.subtract(since, needs.first))
+    committed = pa.array([*needs.times.tolist(), None]).take(pc.subtract(since, needs.first))
     known = pc.or_(since.is_valid(), _is_among(paths, needs.tombstones["path"]))
     unknown = pc.if_else(pc.starts_with(paths, "_change_data/"), CHANGE_DATA, ORPHAN)
     return pa.table(
@@ -151,7 +145,7 @@ def _deleted(files: pa.Table, state: Readability) -> pa.Table:
     )
 
 
-def _empty_directories(folder: Folder, needs: FilesByVersion, since: int) -> tuple[str, ...]:
+def _empty_directories(needs: FilesByVersion, since: int) -> tuple[str, ...]:
     """Return the folders that hold nothing but such folders, and aren't named by data files that are kept.
 
     VACUUM lists other folders too, but deletes only those that were empty before it (VacuumCommand.gc).
@@ -163,7 +157,7 @@ def _empty_directories(folder: Folder, needs: FilesByVersion, since: int) -> tup
             while path and path not in occupied:
                 occupied.add(path)
                 path = path.rpartition("/")[0]
-    left, empty = dict(folder.directories), []
+    left, empty = dict(needs.folder.directories), []
     # Inner folders first: each empty folder is one entry less in its parent.
     for path in sorted(left, key=lambda path: -path.count("/")):
         if not left[path] and path not in occupied:

@@ -11,16 +11,17 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, StalePlanError
-from compaction_kit.folder import WithFiles, list_folder, look_through
+from compaction_kit.execute.work import Progress
+from compaction_kit.folder import COLUMNS, WithFiles
 from compaction_kit.handle import Handle
-from compaction_kit.history.readable import YES, Readability, read_readability
+from compaction_kit.history.readable import YES, FilesByVersion, read_files_by_version
 from compaction_kit.records import Plan
 from compaction_kit.retention import cutoff, hours
-from compaction_kit.text import as_html_table, format_count, format_list, format_size
+from compaction_kit.text import as_html_table, format_count, format_files, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
 from compaction_kit.vacuum.cost import cost_of, ranges
-from compaction_kit.vacuum.run import VacuumProgress, VacuumResult, delete, reporting, still_there
+from compaction_kit.vacuum.run import VacuumResult, delete, reporting, still_there
 
 _REASONS = {
     decide.TOMBSTONE: "that older versions need",
@@ -53,13 +54,9 @@ class VacuumPlan(WithFiles, Plan):
             of `Table.versions()`.
         versions_lost: The versions that can be read now but not afterwards, the latest too if it is older
             than the retention: VACUUM commits two versions after it, and then Delta's guard refuses it.
-        blocked_versions_lost: The versions that Delta's guard refuses now and that would lose files: with
-            the guard off they can be read now but not afterwards.
-        content_survives_as: For versions lost, a version that can be read afterwards and is known to have
-            the same content.
+        content_survives_as: For versions lost, one that can be read afterwards and has the same content.
         content_survives_by: How that is known, as same_content_by of `Table.versions()`.
-        warnings: Sentences about running streams that would lose files, and about kept versions that
-            Delta's guard refuses.
+        warning: A sentence about kept versions that Delta's guard refuses; empty if there are none.
     """
 
     handle: Handle = field(repr=False, compare=False)
@@ -74,25 +71,24 @@ class VacuumPlan(WithFiles, Plan):
     storage: pa.Table
     versions: pa.Table
     versions_lost: list[int]
-    blocked_versions_lost: list[int]
     content_survives_as: dict[int, int]
     content_survives_by: dict[int, str]
-    warnings: tuple[str, ...]
+    warning: str
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would be deleted."""
         return not self.num_files and not self.empty_directories
 
-    def run(self, progress: bool | Callable[[VacuumProgress], None] | None = None) -> VacuumResult:
+    def run(self, progress: bool | Callable[[Progress], None] | None = None) -> VacuumResult:
         """Delete the planned files and nothing else, by Delta's VACUUM USING INVENTORY.
 
         Delta checks each file again against the log. No setting of the session is weakened: with the
         retention check on, no file younger than the table's retention is deleted.
 
         Args:
-            progress: True for a progress bar, or a callable that takes a `VacuumProgress`; an exception
-                that it raises cancels the run.
+            progress: True for a progress bar, or a callable that takes a `Progress`, estimated from a sample
+                of the files; an exception that it raises cancels the run.
 
         Raises:
             InvalidArgumentError: The plan is for a time in the future.
@@ -106,14 +102,15 @@ class VacuumPlan(WithFiles, Plan):
                 f"The plan is a preview for {show_time(self.at)}, which is in the future: run it then, or "
                 "make a plan without at; nothing was deleted."
             )
-        before = read_readability(handle, _check_fresh(self))
+        before = _check_fresh(self)
+        readable = before.versions[before.statuses() == YES].tolist()
         handle.warn_of_commit_risk()
         retain = f" RETAIN {hours(self.retention)} HOURS" if self.retention < self.table_retention else ""
         with reporting(handle.store, self.files, progress) as look:
             if not self.is_empty:
                 delete(handle, self.files, self.empty_directories, retain, look)
             look()
-        return _result(self, before, start)
+        return _result(self, before.folder.files["path"], readable, start)
 
     def explain(self) -> str:
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
@@ -123,9 +120,8 @@ class VacuumPlan(WithFiles, Plan):
             lines = [f"VACUUM on {show_time(self.at)} would delete nothing: {kept}."]
         else:
             lines = [
-                *self._costs(),
+                self._cost(),
                 f"VACUUM on {show_time(self.at)} would delete {self._deleted()}; {kept}.",
-                "Folders that this empties are kept until the next VACUUM.",
                 f"A query or write that began more than {kept_hours} hours before and still runs may need "
                 "these files.",
             ]
@@ -136,7 +132,7 @@ class VacuumPlan(WithFiles, Plan):
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
                 f"{hours(self.table_retention)} hours, the table property; run() keeps them for {kept_hours}."
             )
-        return "\n".join([*lines, *self.warnings])
+        return "\n".join(filter(None, [*lines, self.warning]))
 
     summary = explain
 
@@ -161,41 +157,30 @@ class VacuumPlan(WithFiles, Plan):
             title += f"; the rows of {len(survives_as):,} of them survive in version {survivors}"
         return plots.vacuum(self.storage, self.versions, title)
 
-    def _costs(self) -> list[str]:
-        lost, blocked = self.versions_lost, self.blocked_versions_lost
-        lines = ["No version that can be read now would be lost."]
-        if lost:
-            count = format_count(len(lost), "version")
-            lines = [f"{count} that can be read now would be lost: {ranges(lost)}."]
-        if self.content_survives_as:
-            survivors, by = self.content_survives_as, self.content_survives_by
+    def _cost(self) -> str:
+        cost = "No version that can be read now would be lost."
+        if lost := self.versions_lost:
+            cost = f"{format_count(len(lost), 'version')} that can be read now would be lost: {ranges(lost)}."
+        if survivors := self.content_survives_as:
+            by = self.content_survives_by
             pairs = [f"{version} as {survivors[version]} ({by[version]})" for version in survivors]
-            lines[0] += f" The same content can still be read as another version: {format_list(pairs)}."
-        if blocked:
-            lines.append(
-                f"{format_count(len(blocked), 'version')} that Delta's guard refuses already, as older than "
-                f"the retention, would lose files: {ranges(blocked)}."
-            )
-        return lines
+            cost += f" The same content can still be read as another version: {format_list(pairs)}."
+        return cost
 
     def _deleted(self) -> str:
         reasons, folders = self.files["reason"].to_pylist(), len(self.empty_directories)
         counts = [f"{reasons.count(key):,} {words}" for key, words in _REASONS.items() if key in reasons]
-        files = f"{format_count(self.num_files, 'file')} ({format_size(self.size_bytes)})"
-        files += f": {', '.join(counts)}" if counts else ""
+        files = format_files(self.num_files, self.size_bytes) + (f": {', '.join(counts)}" if counts else "")
         return f"{files}, and {format_count(folders, 'empty folder')}" if folders else files
 
     def _kept_versions(self) -> str:
         versions = self.keep_versions
         which = f"All files of version{'s' * (len(versions) > 1)} {ranges(versions)} are kept"
-        kept = next((row for row in self.kept.to_pylist() if row["reason"] == decide.NEEDED), None)
-        if kept is None:
-            return f"{which}; a plain VACUUM would keep them too."
-        files = f"{format_count(kept['num_files'], 'file')} ({format_size(kept['size_bytes'])})"
-        return (
-            f"{which}; a plain VACUUM would delete {files} of them. Commits are kept only for the "
-            "retention of the log."
-        )
+        for row in self.kept.to_pylist():
+            if row["reason"] == decide.NEEDED:
+                files = format_files(row["num_files"], row["size_bytes"])
+                return f"{which}; a plain VACUUM would delete {files} of them."
+        return f"{which}; a plain VACUUM would keep them too."
 
 
 def plan_vacuum(
@@ -222,71 +207,60 @@ def plan_vacuum(
         raise InvalidArgumentError(
             f'mode={mode!r} is not planned here: use mode="FULL", or run VACUUM … LITE in SQL.'
         )
-    metadata = handle.log.snapshot().metadata
-    has_iceberg = "iceberg" in metadata.configuration.get("delta.universalFormat.enabledFormats", "")
-    folder = look_through(handle.store, metadata.partition_columns, has_iceberg)
-    state = read_readability(handle, folder.files)
-    chosen = decide.vacuum_retention(handle, state.retention, retention)
-    keep = decide.check_versions(state, keep_versions)
-    decided = decide.decide(folder, state, keep, cutoff(moment, chosen))
+    needs = read_files_by_version(handle)
+    chosen = decide.vacuum_retention(handle, needs.retention, retention)
+    keep = decide.check_versions(needs, keep_versions)
+    decided = decide.decide(needs, keep, cutoff(moment, chosen))
     paths, folders = decided["files"]["path"].combine_chunks(), decided["empty_directories"]
     return VacuumPlan(
         handle=handle,
-        version=state.needs.latest,
+        version=needs.latest,
         at=moment,
         retention=chosen,
-        table_retention=state.retention,
+        table_retention=needs.retention,
         keep_versions=keep,
         **decided,
-        **cost_of(handle, state, paths, keep, is_empty=not len(paths) and not folders),
+        **cost_of(needs, paths, keep, is_empty=not len(paths) and not folders),
     )
 
 
-def _check_fresh(plan: VacuumPlan) -> pa.Table:
-    """Refuse a plan whose table or files have changed; return the files in the folder."""
-    snapshot, changed = plan.handle.log.snapshot(), ""
-    on_disk = list_folder(plan.handle.store, snapshot.metadata.partition_columns)
-    now = on_disk.take(pc.index_in(plan.files["path"], value_set=on_disk["path"]))
-    same_time = pc.equal(plan.files["modification_time"].cast(pa.int64()), now["modification_time"])
-    same = pc.fill_null(pc.and_(same_time, pc.equal(plan.files["size_bytes"], now["size_bytes"])), False)
-    others = plan.files["path"].filter(pc.invert(same)).to_pylist()
-    if snapshot.version != plan.version:
-        changed = f"The plan was made at version {plan.version} and the table is at {snapshot.version}"
+def _check_fresh(plan: VacuumPlan) -> FilesByVersion:
+    before, changed = read_files_by_version(plan.handle), ""
+    planned = plan.files.select(COLUMNS.names).cast(COLUMNS)
+    others = planned.join(before.folder.files, COLUMNS.names, join_type="left anti")["path"].to_pylist()
+    if before.latest != plan.version:
+        changed = f"The plan was made at version {plan.version} and the table is at {before.latest}"
     elif others:
         number = format_count(len(others), "planned file")
-        changed = f"{number} ({format_list(others)}) changed or missing since the plan was made"
+        changed = f"{number} ({format_list(sorted(others))}) changed or missing since the plan was made"
     if changed:
         raise StalePlanError(f"{changed}: make a new plan; nothing was deleted.")
-    return on_disk
+    return before
 
 
-def _result(plan: VacuumPlan, before: Readability, start: float) -> VacuumResult:
-    """Compare the folder and the log after a run with the plan, and with what was there before."""
-    store, after = plan.handle.store, read_readability(plan.handle)
+def _result(plan: VacuumPlan, before: pa.ChunkedArray, readable: list[int], start: float) -> VacuumResult:
+    store, after = plan.handle.store, read_files_by_version(plan.handle)
     planned = plan.files.select(["path", "size_bytes"])
     exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
     left = planned.filter(exists)
-    young = after.needs.young_tombstones(cutoff(plan.at, plan.retention))
-    named = {*after.needs.live["path"].to_pylist(), *young["path"].to_pylist()}
-    why = [
-        f"version {after.needs.latest}, committed during the run, names it"
-        if path in named
-        else "the file system refused to delete it"
-        for path in left["path"].to_pylist()
-    ]
-    there = pa.chunked_array([*planned["path"].chunks, *after.on_disk["path"].chunks], pa.string())
-    gone = before.on_disk["path"]
-    not_planned = gone.filter(pc.invert(pc.is_in(gone, value_set=there))).to_pylist()
-    is_now = dict(zip(after.needs.versions.tolist(), after.statuses().tolist(), strict=True))
-    readable = before.needs.versions[before.statuses() == YES].tolist()
+    young = after.young_tombstones(cutoff(plan.at, plan.retention))
+    named = pa.chunked_array([*after.live["path"].chunks, *young["path"].chunks], pa.string())
+    why = pc.if_else(
+        pc.is_in(left["path"], value_set=named),
+        f"version {after.latest}, committed during the run, names it",
+        "the file system refused to delete it",
+    )
+    there = pa.chunked_array([*planned["path"].chunks, *after.folder.files["path"].chunks], pa.string())
+    not_planned = before.filter(pc.invert(pc.is_in(before, value_set=there))).to_pylist()
+    is_now = dict(zip(after.versions.tolist(), after.statuses().tolist(), strict=True))
     lost = [version for version in readable if is_now.get(version) != YES]
-    operations = zip(*after.needs.commits.select(["version", "operation"]).to_pydict().values(), strict=True)
+    by_vacuum = (pc.field("version") > plan.version) & pc.starts_with(pc.field("operation"), "VACUUM ")
     return VacuumResult(
         files=planned.filter(pc.invert(exists)),
-        not_deleted=left.append_column("why", pa.array(why, pa.string())),
+        not_deleted=left.append_column("why", why),
         not_planned=tuple(not_planned),
         directories=tuple(path for path in plan.empty_directories if not store.is_folder(path)),
-        commits=tuple(v for v, name in operations if v > plan.version and (name or "").startswith("VACUUM ")),
+        commits=tuple(after.commits.filter(by_vacuum)["version"].to_pylist()),
         versions_lost=lost,
         as_planned=not len(left) and not not_planned and lost == plan.versions_lost,
         seconds=time.monotonic() - start,

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from compaction_kit.errors import RunCancelled
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
-from compaction_kit.execute.work import Measured, ProgressBar
+from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.folder import WithFiles
 from compaction_kit.handle import Handle
 from compaction_kit.records import Result
@@ -30,23 +30,6 @@ _LITE = "spark.databricks.delta.vacuum.lite.enabled"
 # VacuumCommand.INVENTORY_SCHEMA.
 _INVENTORY = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
 _MOST_LOOKED_AT = 1_000
-
-
-@dataclass(frozen=True)
-class VacuumProgress(Measured):
-    """The progress of a vacuum, estimated from a sample of its files.
-
-    `fraction` is the share of the files that were deleted, 0 to 1; `seconds` the time since the run began.
-    """
-
-    fraction: float
-    num_files: int
-    seconds: float
-
-    def __str__(self) -> str:
-        if not self.fraction:
-            return "Delta checks the files"
-        return f"Deleted {round(self.fraction * self.num_files):,} of {format_count(self.num_files, 'file')}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +78,7 @@ class VacuumResult(WithFiles, Result):
 
 @contextlib.contextmanager
 def reporting(
-    store: Store, files: pa.Table, progress: bool | Callable[[VacuumProgress], None] | None
+    store: Store, files: pa.Table, progress: bool | Callable[[Progress], None] | None
 ) -> Iterator[Callable[[], None]]:
     """Yield a function that reports how many files are gone, by a sample."""
     start, number = time.monotonic(), len(files)
@@ -110,7 +93,9 @@ def reporting(
             if callable(report):
                 gone = still_there(store, places).count(False)
                 share = gone / len(places) if places else 1.0
-                report(VacuumProgress(share, number, time.monotonic() - start))
+                step = f"Deleted {round(share * number):,} of {format_count(number, 'file')}"
+                step = step if gone else "Delta checks the files"
+                report(Progress(step, share, 0, 0, time.monotonic() - start))
 
         yield look
 

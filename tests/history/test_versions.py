@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
-from compaction_kit.history.readable import read_readability
+from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.retention import GUARD
 from compaction_kit.text import MIB
 from compaction_kit.times import session_zone
@@ -39,7 +39,7 @@ def written(table: Path, *commits: list[handmade.Action]) -> Path:
 
 
 def missing(table: Path, version: int = 0) -> list[str]:
-    return read_readability(open_table(table).handle).missing_of(version)
+    return read_files_by_version(open_table(table).handle).missing_of(version)
 
 
 def test_a_version_that_lacks_a_file_is_missing_it(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
     for version in sorted(readable):
         assert counts[version] == kit.files(version=version).num_files
     if lost == (5,):
-        words = "keep_versions has 6, .* the log lacks a commit that it needs; leave it out"
+        words = "keep_versions has 6, .* the log lacks commits that it needs; leave it out"
         with pytest.raises(InvalidArgumentError, match=words):
             kit.plan_vacuum(keep_versions=[6])
         assert kit.plan_vacuum(keep_versions=[4]).keep_versions == (4,)

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
+from compaction_kit.execute import Progress
 from compaction_kit.handle import Handle
-from compaction_kit.vacuum import VacuumProgress
-from tests import deltas_view, folders, handmade
+from tests import folders, handmade
 from tests.handmade import add, metadata
 from tests.releases import HAS_GUARD
 from tests.vacuum.conftest import Aged, content, drop_file, removed
@@ -53,7 +53,7 @@ def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
     assert set(plan.files["path"].to_pylist()) == {*names, "an orphan/of 100 %41"}
     drop_file(table, "an orphan of later", 20)
     before = content(table)
-    seen: list[VacuumProgress] = []
+    seen: list[Progress] = []
     result = plan.run(progress=seen.append)
     assert before - content(table) == set(plan.files["path"].to_pylist()) | set(result.directories)
     assert {"an orphan of later", "a:b", "p=1/z:v", "x:y", "live"} <= content(table)
@@ -156,7 +156,7 @@ def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
     confs(lite, "true")
     tables, during = spark.sql("SHOW TABLES").collect(), []
 
-    def stop(progress: VacuumProgress) -> None:
+    def stop(progress: Progress) -> None:
         during.append(spark.conf.get(lite))
         raise KeyboardInterrupt
 
@@ -187,37 +187,3 @@ def test_less_than_the_tables_retention_runs_where_the_session_lets_delta(
             open_table(table, spark).plan_vacuum(retention="90 minutes")
     result = open_table(table, spark).plan_vacuum(retention=retention).run(progress=True)
     assert result.files["path"].to_pylist() == gone
-
-
-@pytest.mark.spark
-def test_a_stream_that_has_files_to_read_that_would_go_is_a_warning(
-    spark: SparkSession, old: Path, tmp_path: Path
-) -> None:
-    table = tmp_path / "streamed"
-    for start in (0, 5):
-        spark.range(start, start + 5, 1, 1).write.format("delta").mode("append").save(str(table))
-    deltas_view.forget(spark)
-    # Its offsets are numbers.
-    other = spark.readStream.format("rate").load().writeStream.format("noop").start()
-    query = (
-        spark.readStream.format("delta")
-        .option("maxFilesPerTrigger", 1)
-        .load(str(table))
-        .writeStream.queryName("copier")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(processingTime="1 hour")
-        .format("noop")
-        .start()
-    )
-    try:
-        for one in (other, query):
-            while one.lastProgress is None and one.isActive:
-                one.awaitTermination(1)
-        spark.sql(f"DELETE FROM delta.`{table}`").collect()
-        later = datetime.now(UTC) + timedelta(days=8)
-        (warning,) = open_table(table, spark).plan_vacuum(at=later).warnings
-        assert warning.startswith("The stream copier is at version 1 and may still have to read 2 files")
-        assert open_table(old, spark).plan_vacuum().warnings == ()
-    finally:
-        other.stop()
-        query.stop()
