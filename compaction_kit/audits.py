@@ -20,8 +20,8 @@ from compaction_kit.log.commits import COMMIT_COLUMNS, STAMP
 from compaction_kit.records import TableRows
 from compaction_kit.surveys import Facts, ReportTable, Where, discover, reporting, sentence
 from compaction_kit.table import open_table
-from compaction_kit.text import element, format_count, format_list, format_size
-from compaction_kit.times import in_zone, now, session_zone, to_instant
+from compaction_kit.text import format_count, format_list
+from compaction_kit.times import now, to_instant
 
 REFUTED, UNREADABLE, GONE = "refuted", "can't be read", "files are gone"
 # In the order in which they are shown, with their words in the finding.
@@ -36,6 +36,7 @@ ROW = pa.schema([
     ("reason", pa.string()), *((name, pa.int64()) for name in _COUNTS),
     *((name, pa.string()) for name in _TEXTS),
 ])  # fmt: skip
+_SHOWN = ("table", "version", "outcome", "reason", "rows_added", *_COMMIT[1:6])
 _MOST_ROWS = 50
 
 
@@ -74,24 +75,18 @@ class Audit(TableRows):
 
     def explain(self) -> str:
         """Return the finding in a sentence, then a line per rewrite."""
-        rows, more = self._shown()
-        lines = ["  ".join(filter(None, row.values())) for row in rows]
-        return "\n".join([f"{self.finding}.", *lines, *more])
+        lines = map(_line, self.rows.slice(0, _MOST_ROWS).to_pylist())
+        return "\n".join([f"{self.finding}.", *lines, *self._more()])
 
     summary = explain
 
     def parts(self) -> Sequence[object]:
         """Return the finding, and a table of the rewrites."""
-        rows, more = self._shown()
-        table = [element("div", self._table(rows), style="overflow-x:auto")] if rows else []
-        return f"{self.finding}.", *table, *more
+        rows = self.rows.select(_SHOWN).slice(0, _MOST_ROWS)
+        return f"{self.finding}.", *([rows] if len(rows) else []), *self._more()
 
-    def _shown(self) -> tuple[list[dict[str, str]], list[str]]:
-        """Return what is shown of the first rewrites, and the lines below them."""
-        rows = self.rows.slice(0, _MOST_ROWS).to_pylist()
-        reasons = [f"{row['table']}: {row['reason']}." for row in rows if row["outcome"] == UNREADABLE]
-        more = [*reasons, *self._rest(len(self), _MOST_ROWS, "more rewrite"), *self._skipped()]
-        return [_cells(row) for row in rows if row["version"] is not None], more
+    def _more(self) -> list[str]:
+        return [*self._rest(len(self), _MOST_ROWS, "more rewrite"), *self._skipped()]
 
 
 def audit(
@@ -205,20 +200,11 @@ def _compare(handle: Handle, row: Facts) -> Facts:
     return facts | {"outcome": REFUTED, "reason": reason}
 
 
-def _cells(row: Facts) -> dict[str, str]:
-    outcome = row["outcome"]
-    if outcome == PROVED:
-        by = row["readers"]
-        outcome += f", {format_count(row['rows_added'], 'row')} by {by}" if by else ", the same files"
-    elif outcome != UNREADABLE:
-        outcome += f", {row['reason']}"
-    return {
-        "table": row["table"],
-        "version": str(row["version"]),
-        "outcome": outcome,
-        "time": f"{in_zone(row['timestamp'], session_zone()):%Y-%m-%d %H:%M}",
-        "operation": row["operation"] or "",
-        "engine": row["engine"] or "",
-        "files": f"{row['num_removed']:,} → {row['num_added']:,}",
-        "size": f"{format_size(row['bytes_removed'])} → {format_size(row['bytes_added'])}",
-    }
+def _line(row: Facts) -> str:
+    if row["outcome"] == UNREADABLE:
+        return f"{row['table']}: {row['reason']}."
+    by = row["readers"]
+    read = f"{format_count(row['rows_added'] or 0, 'row')} by {by}" if by else "the same files"
+    outcome = f"{row['outcome']}, {row['reason'] or read}"
+    what = (row["table"], f"version {row['version']}", outcome, row["operation"], row["engine"])
+    return "  ".join(filter(None, what))

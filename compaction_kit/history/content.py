@@ -59,7 +59,7 @@ class SameContent:
         return COUNTED if self.groups[version] in self.counted else PROVED
 
 
-def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) -> SameContent:
+def read_content(needs: FilesByVersion, verify: bool = False) -> SameContent:
     """Find the versions that have the same content.
 
     Versions have the same content if they have the same files and schema, as after a RESTORE, or if each
@@ -85,7 +85,7 @@ def read_content(handle: Handle, needs: FilesByVersion, verify: bool = False) ->
         commit = commits.get(first + i)
         if commit is not None and not commit["data_change"]:
             counts = counts or row_counts(needs)
-            rewrites[i] = _judge(handle, commit, *counts[i], verify)
+            rewrites[i] = _judge(needs.handle, commit, *counts[i], verify)
     states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
     groups = needs.versions
     lowest: dict[int, int] = {}

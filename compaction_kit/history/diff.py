@@ -126,7 +126,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
             ) from None
         by, difference = (PROVED, None) if gone == new else (None, "other fingerprints")
     else:
-        content = read_content(handle, read_files_by_version(handle))
+        content = read_content(read_files_by_version(handle))
         by = content.evidence(start, end) if earlier >= content.first else None
         rows = totals["records_added"], totals["records_removed"]
         if by is None and None not in rows and (more := rows[0] - rows[1]):

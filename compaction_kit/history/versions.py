@@ -200,7 +200,7 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
     """
     needs = read_files_by_version(handle)
     commits, statuses, until = needs.commits, needs.statuses(), _readable_until(needs)
-    content = read_content(handle, needs, verify)
+    content = read_content(needs, verify)
     live = needs.totals(needs.lifetimes, np.ones(len(needs.lifetimes), np.int64))
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
     pairs = zip(needs.versions.tolist(), others, strict=True)

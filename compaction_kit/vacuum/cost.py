@@ -23,7 +23,7 @@ def cost_of(needs: FilesByVersion, deleted: pa.Array, keep: Sequence[int], is_em
     lost = needs.versions[(before == YES) & (after != YES)].tolist()
     survives_as, survives_by = dict[int, int](), dict[int, str]()
     if lost:
-        content = read_content(needs.handle, needs)
+        content = read_content(needs)
         groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
         instead = {groups[version]: version for version in needs.versions[after == YES].tolist()}
         if commits:

@@ -27,30 +27,25 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
     """Return how long VACUUM keeps removed files.
 
     Delta refuses less than `configured`, the table's own (VacuumCommandImpl.checkRetentionPeriodSafety),
-    unless the session allows it.
+    unless the session allows it; then it is rounded up to the whole hours that RETAIN takes.
     """
     chosen = configured if retention is None else parse_retention(retention)
     if chosen >= configured:
         return chosen
+    chosen = -(-chosen // _HOUR) * _HOUR
     if (handle.conf(_CHECK) or "true").lower() != "false":
         raise InvalidArgumentError(
             f'retention="{retention}" is shorter than the {hours(configured)} hours that the table keeps '
             f"removed files for, which Delta's check {_CHECK} refuses: choose that or longer, or change its "
             f"property {PROPERTY}."
         )
-    # Delta would round less than half an hour to 0, which it does not ignore.
     if chosen and handle.ignores_retain:
         raise InvalidArgumentError(
             f'retention="{retention}" would be ignored: since 4.1 Delta uses the table\'s property '
             f"{PROPERTY} ({hours(configured)} hours) unless RETAIN is 0; change the property, or set "
             f"{IGNORE_RETAIN} to false."
         )
-    if chosen % _HOUR:
-        raise InvalidArgumentError(
-            f'retention="{retention}" is shorter than the table\'s and not a number of whole hours, which '
-            "Delta would round: choose whole hours."
-        )
-    return chosen
+    return min(chosen, configured)
 
 
 def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from tests import folders, handmade
 from tests.ageing import age
 from tests.chance import examples
 from tests.conftest import CopyOf
+from tests.handmade import add, remove, unchanged, write_log
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +30,19 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def write(start: int, end: int, num_files: int, data_change: bool) -> None:
         now, version, step = int(time.time() * 1_000), len(commits), (end - start) // num_files
-        gone = [handmade.remove(one["add"]["path"], now) for one in (commits or [[]])[-1] if "add" in one]
+        gone = [remove(one["add"]["path"], now) for one in (commits or [[]])[-1] if "add" in one]
         new = [
             handmade.write_data(table, f"{version}-{first}", pa.table({"id": range(first, first + step)}))
             for first in range(start, end, step)
         ]
-        commits.append([*gone, *new] if data_change else [handmade.unchanged(one) for one in (*gone, *new)])
+        commits.append([*gone, *new] if data_change else [unchanged(one) for one in (*gone, *new)])
 
     write(0, 1_000, 2, True)
     write(0, 900, 1, False)
     write(0, 1_000, 2, True)
     write(1, 1_001, 2, False)
     write(1, 1_001, 1, False)
-    return handmade.write_log(table, *commits)
+    return write_log(table, *commits)
 
 
 @pytest.mark.spark
@@ -131,9 +132,9 @@ INFOS: dict[str, handmade.Action] = {
 def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
     tmp_path: Path, name: str, before: int | None, after: int | None, grade: str | None
 ) -> None:
-    rewrite = map(handmade.unchanged, (handmade.remove("a"), handmade.add("b", records=after)))
+    rewrite = map(unchanged, (remove("a"), add("b", records=after)))
     info = {"commitInfo": INFOS[name]}
-    handmade.write_log(tmp_path, [handmade.add("a", records=before)], [info, *rewrite])
+    write_log(tmp_path, [add("a", records=before)], [info, *rewrite])
     assert open_table(tmp_path).diff(0, 1).same_content_by == grade
     assert open_table(tmp_path).versions()["same_content_by"].to_pylist() == [grade] * 2
 
@@ -171,11 +172,11 @@ def test_versions_with_the_same_content_have_the_same_files_or_as_many_rows_by_t
     live: set[str] = set()
     log, states = [], []
     for changes, name, files in commits:
-        actions = [handmade.remove(path) for path in sorted(live - files)]
-        actions += [handmade.add(path, records=RECORDS[path]) for path in sorted(files - live)]
-        log.append([{"commitInfo": INFOS[name]}, *(actions if changes else map(handmade.unchanged, actions))])
+        actions = [remove(path) for path in sorted(live - files)]
+        actions += [add(path, records=RECORDS[path]) for path in sorted(files - live)]
+        log.append([{"commitInfo": INFOS[name]}, *(actions if changes else map(unchanged, actions))])
         states.append(frozenset(live := files))
-    table = open_table(handmade.write_log(folder, *log))
+    table = open_table(write_log(folder, *log))
     for one, other in product(range(len(log)), repeat=2):
         by = table.diff(one, other).same_content_by
         assert (by == "identical files") == (states[one] == states[other])

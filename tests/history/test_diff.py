@@ -6,6 +6,7 @@ import pytest
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from tests import handmade
+from tests.handmade import add, metadata, remove, write_log
 
 
 def rows(table: Path, start: int, end: int) -> set[tuple[Any, ...]]:
@@ -17,11 +18,11 @@ def rows(table: Path, start: int, end: int) -> set[tuple[Any, ...]]:
 def table(tmp_path: Path) -> Path:
     vector = handmade.vector("0rJua", cardinality=3)
     p, q = {"p": "1"}, {"p": None}
-    return handmade.write_log(
+    return write_log(
         tmp_path,
-        [handmade.metadata({"id": "long", "p": "string"}, ["p"]), handmade.add("a", 10, p)],
-        [handmade.add("b", 20, q, records=None)],
-        [handmade.add("a", 10, p, vector=vector), handmade.remove("a")],
+        [metadata({"id": "long", "p": "string"}, ["p"]), add("a", 10, p)],
+        [add("b", 20, q, records=None)],
+        [add("a", 10, p, vector=vector), remove("a")],
         [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}],
     )
 

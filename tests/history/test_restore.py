@@ -19,29 +19,26 @@ from compaction_kit.history import restore as restoring
 from compaction_kit.retention import GUARD
 from tests import deltas_view, folders, handmade
 from tests.ageing import age_file
+from tests.conftest import CopyOf
+from tests.handmade import add, remove
 from tests.releases import HAS_GUARD
 
-CopyOf = Callable[[Path], Path]
 pytestmark = pytest.mark.spark
-
-
-def paths(table: Path, version: int, kind: str) -> list[str]:
-    return sorted(action["path"] for action in handmade.actions_of(table, version, kind))
 
 
 def assert_as_planned(table: Path, plan: RestorePlan) -> None:
     """Check that version 5 of a copy of `lived` is the restore of this plan."""
-    assert paths(table, 5, "add") == sorted(plan.diff.paths("added"))
-    assert paths(table, 5, "remove") == sorted(plan.diff.paths("removed"))
+    for kind, change in (("add", "added"), ("remove", "removed")):
+        paths = [action["path"] for action in handmade.actions_of(table, 5, kind)]
+        assert sorted(paths) == sorted(plan.diff.paths(change))
     assert open_table(table).diff(plan.target, 5).same_content
-    versions = open_table(table).versions().to_pylist()
     # Version 3 compacted version 2.
-    assert versions[5]["same_content_as"] == {0: 0, 3: 2}[plan.target]
+    assert open_table(table).versions()["same_content_as"][5].as_py() == {0: 0, 3: 2}[plan.target]
 
 
 @pytest.mark.works("local disk", "restore")
 @pytest.mark.parametrize("target", [0, pytest.param(3, marks=pytest.mark.nightly)])
-def test_a_restore_adds_and_removes_what_its_plan_shows_and_is_refused_while_the_guard_blocks_it(
+def test_a_restore_does_what_its_plan_shows_and_is_refused_while_the_guard_blocks_it(
     spark: SparkSession, copy_of: CopyOf, lived: Path, confs: Callable[[str, str], None], target: int
 ) -> None:
     table = copy_of(lived)
@@ -55,7 +52,7 @@ def test_a_restore_adds_and_removes_what_its_plan_shows_and_is_refused_while_the
         with pytest.raises(InvalidArgumentError, match="Delta blocks versions older than"):
             plan.run()
         confs(GUARD, "false")
-    plan = open_table(table, spark).plan_restore(target)
+        plan = open_table(table, spark).plan_restore(target)
     assert folders.listing(table) == before
     result = plan.run()
     assert (result.version, result.restored, result.as_planned) == (5, target, True)
@@ -76,24 +73,11 @@ def committed(table: Path, version: int) -> list[str]:
     return sorted(json.dumps(constant(*one), sort_keys=True) for action in actions for one in action.items())
 
 
-def tracked(spark: SparkSession, folder: Path) -> Path:
-    """A clustered table with row ids; version 4 made a checkpoint, and 5 added a column."""
-    names = ("enableRowTracking", "enableDeletionVectors")
-    options = ", ".join(["'delta.checkpointInterval'='4'", *(f"'delta.{name}'='true'" for name in names)])
-    name = f"delta.`{folder}`"
-    spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, p STRING) USING delta CLUSTER BY (id) TBLPROPERTIES ({options})"
-    )
-    for statement in (
-        "INSERT INTO {} SELECT id, 'ä b' FROM RANGE(0, 40, 1, 3)",
-        "DELETE FROM {} WHERE id IN (3, 7)",
-        "OPTIMIZE {}",
-        "INSERT INTO {} VALUES (100, NULL)",
-        "ALTER TABLE {} ADD COLUMN more INT",
-        "OPTIMIZE {}",
-    ):
-        spark.sql(statement.format(name))
-    return folder
+def assert_equal_commits(spark: SparkSession, table: Path, other: Path, target: int) -> None:
+    plan = open_table(table, spark).plan_restore(target)
+    assert plan.run().as_planned
+    restore(spark, str(other), target)
+    assert committed(table, plan.version + 1) == committed(other, plan.version + 1)
 
 
 @pytest.mark.parametrize("target", [1, *(pytest.param(one, marks=pytest.mark.nightly) for one in (0, 3))])
@@ -107,17 +91,22 @@ def test_a_restore_commits_what_delta_s_does(
 def test_a_restore_of_a_clustered_table_with_row_ids_commits_what_delta_s_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = tracked(spark, tmp_path / "tracked")
+    table = tmp_path / "tracked"
+    # Version 4 makes a checkpoint, 5 adds a column.
+    for statement in (
+        "CREATE TABLE {} (id BIGINT, p STRING) USING delta CLUSTER BY (id) TBLPROPERTIES ('delta."
+        "checkpointInterval'='4', 'delta.enableRowTracking'='true', 'delta.enableDeletionVectors'='true')",
+        "INSERT INTO {} SELECT id, 'ä b' FROM RANGE(0, 40, 1, 3)",
+        "DELETE FROM {} WHERE id IN (3, 7)",
+        "OPTIMIZE {}",
+        "INSERT INTO {} VALUES (100, NULL)",
+        "ALTER TABLE {} ADD COLUMN more INT",
+        "OPTIMIZE {}",
+    ):
+        spark.sql(statement.format(f"delta.`{table}`"))
     for target in (5, 4, 2):
         one, other = (folders.copy(table, tmp_path / f"{target}{copy}") for copy in "ab")
         assert_equal_commits(spark, one, other, target)
-
-
-def assert_equal_commits(spark: SparkSession, table: Path, other: Path, target: int) -> None:
-    plan = open_table(table, spark).plan_restore(target)
-    assert plan.run().as_planned
-    restore(spark, str(other), target)
-    assert committed(table, plan.version + 1) == committed(other, plan.version + 1)
 
 
 @pytest.mark.parametrize(
@@ -180,27 +169,27 @@ def test_the_latest_version_and_one_that_lost_its_commit_can_not_be_restored(cha
         open_table(changed).plan_restore(4)
     deltalake.DeltaTable(str(changed)).create_checkpoint()
     handmade.remove_commits(changed, *range(5))
-    handmade.write_commit(changed, 5, [handmade.add("a")])
+    handmade.write_commit(changed, 5, [add("a")])
     with pytest.raises(InvalidArgumentError, match=r"version=4 .*the log lacks a commit"):
         open_table(changed).plan_restore(4)
 
 
-def test_a_plan_says_first_whose_commits_it_takes_back(lived: Path) -> None:
-    explained = open_table(lived).plan_restore(0).explain()
-    first = "RESTORE to version 0 would take back what versions 1 (DELETE), 2 (DELETE), 4 (WRITE) did."
-    assert explained.splitlines()[0] == first
-    first = "RESTORE to version 3 would take back what version 4 (WRITE) did: 5 rows fewer."
-    assert open_table(lived).plan_restore(3).explain().splitlines()[0] == first
-
-
-def test_a_plan_says_what_streams_will_see(tmp_path: Path) -> None:
-    handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")], [handmade.add("b")])
+def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_will_see(
+    tmp_path: Path, lived: Path
+) -> None:
+    for target, words in (
+        (0, "s 1 (DELETE), 2 (DELETE), 4 (WRITE) did."),
+        (3, " 4 (WRITE) did: 5 rows fewer."),
+    ):
+        first = open_table(lived).plan_restore(target).explain().splitlines()[0]
+        assert first == f"RESTORE to version {target} would take back what version{words}"
+    handmade.write_log(tmp_path, [add("a")], [remove("a")], [add("b")])
     assert "fails at the commit unless" in open_table(tmp_path).plan_restore(0).explain()
-    handmade.write_commit(tmp_path, 3, [handmade.remove("b")])
+    handmade.write_commit(tmp_path, 3, [remove("b")])
     explained = open_table(tmp_path).plan_restore(0).explain()
     assert "reads the rows of 1 file again" in explained
     assert "fails" not in explained
-    handmade.write_commit(tmp_path, 4, [handmade.add("a")])
+    handmade.write_commit(tmp_path, 4, [add("a")])
     plan = open_table(tmp_path).plan_restore(0)
     assert "Version 0 has the same files as version 4" in plan.explain()
     # The file was never there.
