@@ -186,7 +186,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
             table.path,
             pa.Table.from_pylist(attempts, ATTEMPTS),
             Refusal(NAME, NAME, NAME),
-            *((0, 1), (1,), (1,), (1,)),
+            *((0, 1), (1,), (1,)),
         ),
         sink,
         ManifestCheck(1, None, pa.table(states), by_version, False, NAME),

@@ -9,7 +9,7 @@ import ipywidgets as w
 from matplotlib.figure import Figure
 
 from compaction_kit.errors import InvalidArgumentError, show_value
-from compaction_kit.text import element, format_list, joined
+from compaction_kit.text import element, format_list
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.page import show_with_still, still_of
@@ -119,15 +119,12 @@ class Lab(parts.Part):
         self.compute, self.controls = compute, controls
         self.sentence = parts.Text("text", "status")
         self.image = parts.FigureView("ck-lab-figure")
-        # Takes the figure's place when there is none, so that the page doesn't jump.
-        self.room = w.HTML()
-        self._room = joined()
         self.code = w.HTML().add_class("ck-code")
         as_python = w.Accordion([self.code], titles=("As Python",)).add_class("ck-as-python")
         style = w.HBox([w.HTML(parts.STYLE), parts.Keys()])
         inputs = w.VBox([*controls.values(), *more])
         super().__init__()
-        self.children = (style, inputs, self.failure, self.sentence, self.image, self.room, as_python)
+        self.children = (style, inputs, self.failure, self.sentence, self.image, as_python)
         for name in ("ck-workbench", "ck-part", "ck-lab"):
             self.add_class(name)
         for control in controls.values():
@@ -161,14 +158,10 @@ class Lab(parts.Part):
             self.finding = None
             self.sentence.show("")
             self.code.value = ""
-            self.room.value = self._room
             raise
-        self.room.value = ""
         self.finding = finding
         self.sentence.show(finding.sentence)
         self.image.show(lambda: finding.figure)
-        width, height = finding.figure.get_size_inches()
-        self._room = element("div", style=f"aspect-ratio: {width} / {height}; max-width: {width}in")
         self.code.value = element("pre", finding.code)
 
     def _ipython_display_(self) -> None:

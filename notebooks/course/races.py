@@ -78,7 +78,7 @@ class Story(Result):
             isolation_level (string) and is_blind_append (bool).
         refusal: How Delta refused the first writer; None if it committed.
         versions: The table's versions before and after.
-        ids_before, ids_after: The ids of its rows before and after, sorted.
+        ids_after: The ids of its rows after, sorted; before they are 0 to 39.
         ids_expected: The ids after the writers that committed, if they had run one after the other in
             the order of their versions.
     """
@@ -88,7 +88,6 @@ class Story(Result):
     attempts: pa.Table
     refusal: Refusal | None
     versions: tuple[int, int]
-    ids_before: tuple[int, ...]
     ids_after: tuple[int, ...]
     ids_expected: tuple[int, ...]
 
@@ -147,7 +146,7 @@ class Story(Result):
         return facts | {
             "why": self.why,
             "versions": f"{self.versions[0]} → {self.versions[1]}",
-            "rows": f"{len(self.ids_before):,} → {len(self.ids_after):,}, {self.rows_lost:,} lost, "
+            "rows": f"{NUM_ROWS} → {len(self.ids_after):,}, {self.rows_lost:,} lost, "
             f"{self.rows_doubled:,} doubled",
         }
 
@@ -162,17 +161,6 @@ class Story(Result):
         return figures.concurrency(self.attempts, names, self.finding, exception)
 
 
-def scenarios() -> dict[str, str]:
-    """Return the scenarios of `play`: their names, and what happens in them.
-
-    Examples:
-        >>> from course import races
-        >>> races.scenarios()["compaction with append"]
-        'Rows are appended during OPTIMIZE.'
-    """
-    return {name: scenario.about for name, scenario in SCENARIOS.items()}
-
-
 def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> Story:
     """Run two concurrent writers on a new table, and say which committed and why.
 
@@ -181,7 +169,7 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
 
     Args:
         folder: The folder in which a new folder with the table is made.
-        name: A name from `scenarios()`.
+        name: A name from `writers.SCENARIOS`.
         spark: The session; None for that of `get_spark()`.
 
     Returns:
@@ -207,8 +195,7 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
             error = paused.release()
     if error is not None and not is_conflict(error):
         raise error
-    ids = range(NUM_ROWS)
-    expected = scenario.second.effect(set(ids))
+    expected = scenario.second.effect({*range(NUM_ROWS)})
     if error is None:
         expected = scenario.first.effect(expected)
     return Story(
@@ -217,7 +204,6 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
         _attempts(scenario, log, before, paused.num_transactions),
         None if error is None else Refusal.of(error),
         versions=(before, log.segment().version),
-        ids_before=tuple(ids),
         ids_after=read_ids(spark, table),
         ids_expected=tuple(sorted(expected)),
     )

@@ -9,7 +9,7 @@ import deltalake
 import pytest
 from course import races
 from course.races import Story
-from course.writers import PausedWriter
+from course.writers import SCENARIOS, PausedWriter
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -50,8 +50,10 @@ NIGHTLY = {
     "append with append",
     "compaction with append",
     "two deletes of the same rows",
+    "two deletes in two partitions",
     "compaction with delete elsewhere",
     "delete with compaction",
+    "delete with append",
     "two compactions",
     "overwrite with append",
     "rewrite with append",
@@ -77,7 +79,7 @@ def stories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
 
 
 def test_every_scenario_is_played() -> None:
-    assert set(races.scenarios()) == set(EXPECTED)
+    assert set(SCENARIOS) == set(EXPECTED)
 
 
 @each_story
@@ -93,9 +95,11 @@ def test_a_story_ends_as_delta_rules_and_no_row_is_lost(stories: Stories, name: 
     # The rows are as if the winners had come one after another, for a reader without Spark too.
     assert (story.rows_lost, story.rows_doubled) == (0, 0)
     assert story.ids_after == story.ids_expected
-    assert len(story.ids_before) == 40
     ids = deltalake.DeltaTable(story.table).to_pyarrow_table(columns=["id"])["id"]
     assert sorted(ids.to_pylist()) == list(story.ids_after)
+    # A compaction that won left one file in each of two partitions.
+    if story.winners[-1] in ("compaction", "rewrite") and name.endswith("append"):
+        assert open_table(story.table).files().num_files == 2 + 1
     # The commits are those of the log.
     commits = [row for row in story.attempts.to_pylist() if row["outcome"] == "committed"]
     files = sorted((story.table / "_delta_log").glob("*.json"))[1:]
@@ -109,18 +113,6 @@ def test_a_story_ends_as_delta_rules_and_no_row_is_lost(stories: Stories, name: 
     assert story.attempts["version"].to_pylist()[:2] == [1, 1]
     is_snapshot = commits[-1]["isolation_level"] == "SnapshotIsolation"
     assert is_snapshot == (name in SNAPSHOT_ISOLATION | {"two compactions", "delete with compaction"})
-
-
-@pytest.mark.parametrize(
-    ("name", "num_files"),
-    [
-        ("compaction with append", 2 + 1),
-        ("compaction with delete", 4),
-        pytest.param("rewrite with append", 2 + 1, marks=pytest.mark.nightly),
-    ],
-)
-def test_a_compaction_that_won_left_one_file_a_partition(stories: Stories, name: str, num_files: int) -> None:
-    assert open_table(stories[name].table).files().num_files == num_files
 
 
 def test_optimize_commits_again_or_gives_up_if_its_files_are_gone(stories: Stories) -> None:
@@ -141,19 +133,12 @@ def test_a_story_has_deltas_own_words_in_values_that_json_has(stories: Stories, 
     story = stories[name]
     values = json.loads(json.dumps(story.to_dict()))
     assert values["scenario"]["first"]["statement"] == story.scenario.first.statement
-    refusal = story.refusal
-    if EXPECTED[name][1] is None:
-        assert refusal is None
+    if (refusal := story.refusal) is None:
         return
-    assert refusal is not None
     assert hasattr(delta.exceptions, refusal.exception)
-    conditions = {
-        "ConcurrentAppendException": "DELTA_CONCURRENT_APPEND",
-        "ConcurrentDeleteReadException": "DELTA_CONCURRENT_DELETE_READ",
-        "ConcurrentTransactionException": "DELTA_CONCURRENT_TRANSACTION",
-        "MetadataChangedException": "DELTA_METADATA_CHANGED",
-    }
-    assert refusal.condition.split(".")[0] == conditions[refusal.exception]
+    # DELTA_CONCURRENT_APPEND is a ConcurrentAppendException.
+    condition = refusal.condition.split(".")[0].removeprefix("DELTA_").replace("_", "")
+    assert refusal.exception.upper().startswith(condition)
     assert re.search("concurrent|at the same time", refusal.message)
     assert "\n" not in refusal.message
     assert "{" not in story.why
@@ -161,25 +146,12 @@ def test_a_story_has_deltas_own_words_in_values_that_json_has(stories: Stories, 
         assert words in story.summary()
 
 
-def test_a_story_played_again_is_the_same_in_another_folder(spark: SparkSession, stories: Stories) -> None:
-    story = stories["append with ADD COLUMN"]
-    again = races.play(story.table.parent, story.scenario.name, spark)
-    assert again.table != story.table
-    assert again.table.parent == story.table.parent
-    assert again.attempts == story.attempts
-    assert (again.refusal is None, again.ids_after) == (story.refusal is None, story.ids_after)
-
-
-def test_an_unknown_scenario_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match='"coffee with tea" is not a scenario: choose one of append'
-    ):
-        races.play(tmp_path, "coffee with tea")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_played_within_a_table(spark: SparkSession, shaped: Path) -> None:
+def test_an_unknown_story_is_refused_and_so_is_a_folder_within_a_table(
+    spark: SparkSession, shaped: Path
+) -> None:
     before = folders.listing(shaped)
+    with pytest.raises(InvalidArgumentError, match='"coffee with tea" is not a scenario: choose one of app'):
+        races.play(shaped.parent, "coffee with tea")
     for folder in (shaped, shaped / "part=p0000"):
         with pytest.raises(InvalidArgumentError, match=r"inside the Delta table .*: give another folder"):
             races.play(folder, "append with append", spark)

@@ -79,7 +79,7 @@ def race(
 
     Args:
         folder: The folder in which each story makes its table.
-        story: The name of a story, from `races.scenarios()`; nothing is played before the click.
+        story: The name of a story, from `writers.SCENARIOS`; nothing is played before the click.
         spark: The session; None for that of `get_spark()`.
     """
     return RacesLab(folder, story, spark)

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import BatchFile, Policy, is_compaction, needed_files
 from compaction_kit.text import format_count, format_list
 from course import figures
@@ -40,16 +39,8 @@ class LogFiles:
 
         Columns: name (string), first and batch (int64, the first and the last batch whose entries it holds),
         state (string: "a reader needs it", "kept, not needed", "removed").
-
-        Raises:
-            InvalidArgumentError: There is no such batch, or the interval is below 1.
         """
         interval, minute = self.policy.default_interval, _MINUTE // timedelta(milliseconds=1)
-        if self.batch < 0 or interval < 1:
-            raise InvalidArgumentError(
-                f"There is no log at batch={self.batch} with an interval of {interval}: give a batch from 0 "
-                "on, and an interval from 1 on."
-            )
         states: dict[BatchFile, str] = {}
         kept: dict[str, BatchFile] = {}
         for batch in range(self.batch + 1):
