@@ -19,53 +19,39 @@ def tries(*rows: tuple[str, int, int | None, str]) -> pa.Table:
 
 
 OTHER = ("delete", 4, 5, "committed")
+AFTER = "looks again: its\nfiles are"
 
 
 @pytest.mark.parametrize(
     ("own", "exception", "texts"),
     [
+        ([(4, 5, "taken"), (4, 6, "committed")], None, {"no conflict", "commits 6"}),
+        ([(4, 5, "refused")], "SomeException", {"SomeException"}),
         (
-            [("compaction", 4, 5, "taken"), ("compaction", 4, 6, "committed")],
+            [(4, 5, "refused"), (5, 6, "committed")],
             None,
-            {"no conflict", "commits 6"},
+            {"conflict", "reads 5", f"{AFTER} there", "commits 6"},
         ),
-        ([("compaction", 4, 5, "refused")], "SomeException", {"SomeException"}),
-        (
-            [("compaction", 4, 5, "refused"), ("compaction", 5, 6, "committed")],
-            None,
-            {"conflict", "reads 5", "looks again: its\nfiles are there", "commits 6"},
-        ),
-        (
-            [("compaction", 4, 5, "refused"), ("compaction", 5, None, "gave up")],
-            "SomeException",
-            {"conflict", "looks again: its\nfiles are gone", "SomeException"},
-        ),
+        ([(4, 5, "refused"), (5, None, "gave up")], "Some", {"conflict", f"{AFTER} gone", "Some"}),
+        ([(4, 5, "unknown")], None, {"?"}),
     ],
-    ids=["taken", "refused", "began anew", "gave up"],
+    ids=["taken", "refused", "began again", "gave up", "before it is played"],
 )
 def test_each_ending_is_drawn(
-    own: list[tuple[str, int, int | None, str]], exception: str | None, texts: set[str]
+    own: list[tuple[int, int | None, str]], exception: str | None, texts: set[str]
 ) -> None:
-    figure = figures.concurrency(tries(OTHER, *own), NAMES, "Who won", exception)
+    attempts = tries(OTHER, *(("compaction", *one) for one in own))
+    figure = figures.concurrency(attempts, NAMES, "Who won", exception)
     drawn = {text.get_text() for text in figure.axes[0].texts}
     assert texts | {"version 4", "version 5", "commits 5", "tries 5:\ntaken"} <= drawn
-    assert ("version 6" in drawn) == (own[-1][3] == "committed")
+    assert ("version 6" in drawn) == (own[-1][2] == "committed")
+    assert ("no conflict" in drawn) == (own[0][2] == "taken")
     assert (exception in drawn) == (exception is not None)
     label = str(figure.get_label())
-    assert label.startswith(
-        "Who won. delete read version 4, tried to commit version 5: committed. compaction"
-    )
+    assert label.startswith("Who won. delete read version 4, tried to commit version 5: committed. comp")
     assert label.count("compaction read version") == len(own)
-    assert ("tried no commit" in label) == (own[-1][3] == "gave up")
+    assert ("tried no commit" in label) == (own[-1][2] == "gave up")
     assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
-
-
-def test_before_it_is_played_the_end_is_open() -> None:
-    figure = figures.concurrency(tries(OTHER, ("compaction", 4, 5, "unknown")), NAMES, "Who wins?")
-    drawn = {text.get_text() for text in figure.axes[0].texts}
-    assert {"?", "version 4", "version 5", "commits 5", "tries 5:\ntaken"} <= drawn
-    assert not {"version 6", "no conflict"} & drawn
-    assert str(figure.get_label()).endswith("compaction read version 4, tried to commit version 5: unknown")
 
 
 def test_texts_on_boxes_keep_their_colours_in_a_dark_theme() -> None:
@@ -78,14 +64,9 @@ def test_texts_on_boxes_keep_their_colours_in_a_dark_theme() -> None:
 
 
 def test_the_files_of_a_log_are_drawn_as_spans_of_batches_in_rows_that_stay() -> None:
-    files = pa.table(
-        {
-            "name": ["0", "1", "2.compact", "3"],
-            "first": [0, 1, 0, 3],
-            "batch": [0, 1, 2, 3],
-            "state": ["removed", "kept, not needed", "a reader needs it", "a reader needs it"],
-        }
-    )
+    states = ["removed", "kept, not needed", *["a reader needs it"] * 2]
+    names = ["0", "1", "2.compact", "3"]
+    files = pa.table({"name": names, "first": [0, 1, 0, 3], "batch": range(4), "state": states})
     figure = figures.log_files(files, 12, 4, "Two are needed")
     axis = figure.axes[0]
     drawn = [
@@ -102,24 +83,14 @@ def test_the_files_of_a_log_are_drawn_as_spans_of_batches_in_rows_that_stay() ->
     assert str(figure.get_label()) == "Two are needed"
 
 
-def test_rows_of_a_manifest_are_told_apart_by_where_they_are_from() -> None:
-    groups = pa.table(
-        {
-            "name": ["batch 1", "batch 2", "batch 3", "appended"],
-            "num_rows": [10, 20, 30, 5],
-            "old_rows": [0, 20, 30, 0],
-            "new_rows": [10, 0, 30, 0],
-        }
-    )
+def test_rows_of_a_manifest_are_drawn_by_where_they_are_from() -> None:
+    counts = {"num_rows": [10, 20, 30, 5], "old_rows": [0, 20, 30, 0], "new_rows": [10, 0, 30, 0]}
+    groups = pa.table({"name": ["batch 1", "batch 2", "batch 3", "appended"]} | counts)
     figure = figures.manifest_rows(groups, 1, "30 twice")
     axis = figure.axes[0]
-    live, compacted, again, missed = (
-        [bar.get_height() for bar in container] for container in axis.containers
-    )
-    assert live == [10, 0, 30, 0]
-    assert compacted == [0, 20, 0, 0]
-    assert again == [0, 0, 30, 0]
-    assert missed == [0, 0, 0, 5]
+    # Live, compacted, twice and missed.
+    heights = [[bar.get_height() for bar in container] for container in axis.containers]
+    assert heights == [[10, 0, 30, 0], [0, 20, 0, 0], [0, 0, 30, 0], [0, 0, 0, 5]]
     assert np.array_equal(axis.lines[0].get_xdata(), [0.5, 0.5])
     assert str(figure.get_label()) == "30 twice"
 

@@ -70,6 +70,7 @@ def test_a_stream_delivers_compacted_rows_once(spark: SparkSession, tmp_path: Pa
 
 
 # Exercise 07.2 counts what streams deliver that ignore it.
+@pytest.mark.nightly
 def test_an_ordinary_overwrite_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     read_half(spark, tmp_path).stop()
     source = str(tmp_path / "source")

@@ -20,38 +20,26 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").rglob("*.ipynb"))
 NO_MORE_LINES_THAN = 20
 
 
-@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.name)
-def notebook(request: pytest.FixtureRequest) -> Any:
-    return nbformat.read(request.param, as_version=4)
+def code_cells(cells: list[Any]) -> list[Any]:
+    return [cell for cell in cells if cell.cell_type == "code"]
 
 
-def code_cells(notebook: Any) -> list[Any]:
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+def code_of(cells: list[Any]) -> str:
+    return "\n".join(cell.source for cell in code_cells(cells))
 
 
-def test_outputs_are_stripped(notebook: Any) -> None:
-    assert all(not cell.outputs and cell.execution_count is None for cell in code_cells(notebook))
-
-
-def test_no_cell_names_a_path_of_somebody_s_machine(notebook: Any) -> None:
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_is_stripped_and_has_a_title_short_cells_and_imports_that_are_there(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    code = code_cells(cells)
+    assert cells[0].source.startswith("# ")
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
     absolute = re.compile(r"""["'(](/(?:home|root|Users|work|tmp|var|opt)/|[A-Z]:\\)""")
-    assert not [cell.source for cell in notebook.cells if absolute.search(cell.source)]
-
-
-def test_cells_are_short_and_never_three_in_a_row(notebook: Any) -> None:
-    assert all(len(cell.source.splitlines()) <= NO_MORE_LINES_THAN for cell in code_cells(notebook))
-    kinds = "".join("c" if cell.cell_type == "code" else "m" for cell in notebook.cells)
-    assert "ccc" not in kinds
-
-
-def test_it_starts_with_a_title(notebook: Any) -> None:
-    assert notebook.cells[0].source.startswith("# ")
-
-
-def test_what_it_imports_is_there(notebook: Any) -> None:
-    """Also of notebooks that run by night."""
-    cells = (cell.source for cell in code_cells(notebook) if not cell.source.startswith(("%", "!")))
-    for node in chain.from_iterable(ast.walk(ast.parse(source)) for source in cells):
+    assert not [cell.source for cell in cells if absolute.search(cell.source)]
+    assert all(len(cell.source.splitlines()) <= NO_MORE_LINES_THAN for cell in code)
+    assert "ccc" not in "".join("c" if cell.cell_type == "code" else "m" for cell in cells)
+    sources = (cell.source for cell in code if not cell.source.startswith(("%", "!")))
+    for node in chain.from_iterable(ast.walk(ast.parse(source)) for source in sources):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("compaction_kit", "course")):
             for name in node.names:
                 exec(f"from {node.module} import {name.name}", {})
@@ -60,11 +48,14 @@ def test_what_it_imports_is_there(notebook: Any) -> None:
 LESSONS = [path for path in NOTEBOOKS if path.name[:2].isdigit() and path.parent.name == "notebooks"]
 
 
+each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+
+
 def test_the_course_has_ten_lessons() -> None:
     assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 11)]
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+@each_lesson
 def test_a_lesson_ends_with_three_exercises_that_have_solutions(lesson: Path) -> None:
     cells = parts(lesson)["Exercises"]
     numbered = [cell.source for cell in cells if re.search(r"(?m)^\d\. ", cell.source)]
@@ -83,12 +74,11 @@ def test_a_lesson_ends_with_three_exercises_that_have_solutions(lesson: Path) ->
         assert re.fullmatch(r"checked = check\(.*\)\nassert checked\.is_right\nchecked", shown, re.DOTALL)
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+@each_lesson
 def test_a_lesson_asks_a_question_first_and_never_peeks_behind_the_public_names(lesson: Path) -> None:
     cells = nbformat.read(lesson, as_version=4).cells
     assert cells[0].source.splitlines()[0].endswith("?")
-    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
-    assert not re.search(r"compaction_kit[\w.]*\._\w|import _\w", code)
+    assert not re.search(r"compaction_kit[\w.]*\._\w|import _\w", code_of(cells))
 
 
 def test_the_index_of_the_course_names_sections_that_there_are() -> None:
@@ -123,7 +113,7 @@ def names_bound(code: str) -> set[str]:
 
 def test_a_lesson_imports_what_its_exercises_name() -> None:
     lessons = [nbformat.read(lesson, as_version=4).cells for lesson in LESSONS]
-    bound = [names_bound("\n".join(c.source for c in cells if c.cell_type == "code")) for cells in lessons]
+    bound = [names_bound(code_of(cells)) for cells in lessons]
     known = set().union(*bound)
     for path, names in zip(LESSONS, bound, strict=True):
         text = "\n".join(cell.source for cell in parts(path)["Exercises"])
@@ -185,7 +175,7 @@ def answers_in_sight(cells: list[Any]) -> Iterator[str]:
                     yield ast.unparse(node)
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+@each_lesson
 def test_an_assert_with_the_answer_right_under_a_question_is_folded(lesson: Path) -> None:
     assert list(answers_in_sight(nbformat.read(lesson, as_version=4).cells)) == []
 
@@ -224,7 +214,7 @@ def minutes_of(cells: list[Any]) -> float:
     """120 words of text a minute, without folded text; half a minute for a cell of code, one to predict."""
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     words = len(re.findall(r"\w[\w'’.]*", re.sub(r"(?s)<details>.*?</details>", "", text)))
-    code = [cell for cell in cells if cell.cell_type == "code"]
+    code = code_cells(cells)
     predictions = sum("predict(" in cell.source for cell in code)
     shown = sum("source_hidden" not in cell.metadata.get("jupyter", {}) for cell in code)
     return words / 120 + shown / 2 + predictions
@@ -238,7 +228,7 @@ def minutes(lesson: Path) -> int:
     return 5 * round((minutes_of(path_of(lesson)) + 2 + 3 * 5) / 5)
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+@each_lesson
 def test_a_lesson_takes_40_minutes_and_35_cells_at_most(lesson: Path) -> None:
     assert minutes(lesson) <= 40
     assert len(path_of(lesson)) <= 35
@@ -250,15 +240,15 @@ DELTA_OR_SPARK = re.compile(
 )
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+@each_lesson
 def test_half_of_a_lesson_s_code_is_what_one_meets_without_the_kit(lesson: Path) -> None:
     """Count SQL, PySpark, Delta and the JSON of the log in cells that are neither set-up nor folded."""
-    code = [cell for cell in parts(lesson)["Lesson"] if cell.cell_type == "code"][2:]
+    code = code_cells(parts(lesson)["Lesson"])[2:]
     shown = [cell for cell in code if "source_hidden" not in cell.metadata.get("jupyter", {})]
     assert sum(bool(DELTA_OR_SPARK.search(cell.source)) for cell in shown) >= len(shown) / 2
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+@each_lesson
 def test_a_lesson_has_a_frame(lesson: Path) -> None:
     found = parts(lesson)
     objectives = found["Lesson"][0].source.partition("\nAfter this lesson you can\n\n")[2]
@@ -278,7 +268,7 @@ def test_a_lesson_has_a_frame(lesson: Path) -> None:
     assert lesson == LESSONS[-1] or f"]({LESSONS[LESSONS.index(lesson) + 1].name})" in links
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
+@each_lesson
 def test_a_lesson_answers_what_its_lab_asks(lesson: Path) -> None:
     cells = [cell for part in parts(lesson).values() for cell in part]
     labs = [i for i, cell in enumerate(cells) if re.match(r"labs\.|lab = labs\.", cell.source)]
@@ -342,11 +332,8 @@ def test_the_short_class_fits_90_minutes_and_needs_no_section_that_it_leaves_out
         kept = played.split("; ")
         assert {*kept, *left_out.split("; ")} == found.keys() - {""}, number
         cells = [cell for name in ("", *kept) for cell in found[name]]
-        first = next(
-            cell for cell in parts(LESSONS[int(number) - 1])["Exercises"] if cell.cell_type == "code"
-        )
-        code = "\n".join(cell.source for cell in [*cells, first] if cell.cell_type == "code")
-        assert names_missing(code) == set(), number
+        first = code_cells(parts(LESSONS[int(number) - 1])["Exercises"])[0]
+        assert names_missing(code_of([*cells, first])) == set(), number
         # Two minutes for the lab, if it is played, and five for one exercise.
         time = minutes_of(cells) + 2 * any(cell.source.startswith("labs.") for cell in cells) + 5
         assert time <= int(end) - int(begin), number
