@@ -138,6 +138,7 @@ def test_a_story_has_deltas_own_words_in_values_that_json_has(stories: Stories, 
     assert hasattr(delta.exceptions, refusal.exception)
     # DELTA_CONCURRENT_APPEND is a ConcurrentAppendException.
     condition = refusal.condition.split(".")[0].removeprefix("DELTA_").replace("_", "")
+    assert condition
     assert refusal.exception.upper().startswith(condition)
     assert re.search("concurrent|at the same time", refusal.message)
     assert "\n" not in refusal.message
