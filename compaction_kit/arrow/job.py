@@ -21,7 +21,7 @@ from compaction_kit.execute.failures import BinFailed
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Run
 from compaction_kit.files import Files
-from compaction_kit.log.paths import escaped, folder_of, places
+from compaction_kit.log.paths import folder_of, places
 from compaction_kit.plan.partitions import typed_value
 from compaction_kit.times import session_zone
 
@@ -58,13 +58,12 @@ def rewritten(run: Run, bins: Sequence[Bin]) -> Iterator[dict[int, RewriteOutput
         BinFailed: Another process has deleted the lease.
     """
     source = run.plan.source
-    firsts = np.array([bin_.positions[0] for bin_ in bins])
-    values = partition_values(source, firsts)
-    found: list[str] = places(source.paths(firsts), run.store).to_pylist()
-    is_mapped = source.snapshot.metadata.is_mapped
+    values = partition_values(source, np.array([bin_.positions[0] for bin_ in bins]))
+    # Delta names the folders of mapped columns at random (delta.randomizeFilePrefixes).
+    names = [] if source.snapshot.metadata.is_mapped else source.partition_columns
     folders = {
-        bin_.number: _output_folder(place, row, is_mapped)
-        for bin_, place, row in zip(bins, found, values, strict=True)
+        bin_.number: folder_of(names, [row[name] for name in names])
+        for bin_, row in zip(bins, values, strict=True)
     }
     staging = staging_for(run.store, folders, str(uuid.uuid4()))
     pending: dict[int, RewriteOutput] = {}
@@ -215,14 +214,3 @@ def partition_values(source: Files, positions: np.ndarray) -> list[PartitionValu
     columns = [rows[f"partition.{name}"].to_pylist() for name in names]
     keys = [source.snapshot.metadata.physical_names[name] for name in names]
     return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _output_folder(place: str, values: PartitionValues, is_mapped: bool) -> str:
-    """Return the folder of a partition's file if the partition names it, else the one that Delta makes."""
-    parts = place.split("/")[:-1]
-    if len(parts) == len(values) and all(
-        part.startswith(f"{escaped(name)}=") for name, part in zip(values, parts, strict=True)
-    ):
-        return "/".join(parts)
-    # Delta names the folders of mapped columns at random (delta.randomizeFilePrefixes).
-    return "" if is_mapped else folder_of(list(values), list(values.values()))
