@@ -9,9 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-
-FIELD_ID = b"PARQUET:field_id"
 
 
 class Refused(Exception):
@@ -191,24 +188,3 @@ def with_constants(rows: pa.Table, constants: Sequence[pa.Array], schema: pa.Sch
         return rows
     firsts = pa.array(np.zeros(len(rows), np.int32))
     return pa.Table.from_arrays([*rows.columns, *(value.take(firsts) for value in constants)], schema=schema)
-
-
-def has_constants(metadata: pq.FileMetaData, constants: Sequence[pa.Array]) -> bool:
-    """Return whether a file's last columns hold these values alone, as far as its statistics say."""
-    start = metadata.num_columns - len(constants)
-    return all(
-        _holds_only(metadata.row_group(i).column(number).statistics, value)
-        for i in range(metadata.num_row_groups)
-        for number, value in enumerate(constants, start)
-    )
-
-
-def _holds_only(statistics: pq.Statistics | None, value: pa.Array) -> bool:
-    if statistics is None or not statistics.has_null_count:
-        return False
-    if value.null_count:
-        return bool(statistics.num_values == 0)
-    if statistics.null_count or not statistics.has_min_max:
-        return False
-    bounds = pa.array([statistics.min, statistics.max], value.type)
-    return bool(bounds.equals(pa.concat_arrays([value, value])))

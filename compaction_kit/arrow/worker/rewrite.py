@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from compaction_kit.arrow.concat import CannotConcatenate, concatenate
-from compaction_kit.arrow.worker.columns import Columns, Refused, has_constants
+from compaction_kit.arrow.worker.columns import Columns, Refused
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import FileReader, TextsFound
 from compaction_kit.arrow.worker.outputs import Bounds, FloatsFound, read_bounds, row_groups, write_file
@@ -222,7 +222,7 @@ def rewrite(
     if may_copy and min(size for _, size in task.inputs) >= WHOLE_BYTES:
         # What can't be copied can be decoded.
         with contextlib.suppress(CannotConcatenate):
-            if _are_whole(paths, reader, columns.plain, constants):
+            if _are_whole(paths, reader, columns.plain):
                 return _copied(task, storage, columns, reader.codec.suffix)
     floats = FloatsFound(set(), set())
     while True:
@@ -273,10 +273,11 @@ def _copied(task: RewriteTask, storage: Storage, columns: Columns, suffix: str) 
             storage.delete(path)
 
 
-def _are_whole(
-    paths: Sequence[str], reader: FileReader, schema: pa.Schema, constants: list[pa.Array]
-) -> bool:
-    """Return whether all files hold large row groups of just the output's columns, of the same codecs."""
+def _are_whole(paths: Sequence[str], reader: FileReader, schema: pa.Schema) -> bool:
+    """Return whether all files hold large row groups of just the output's columns, of the same codecs.
+
+    What they have in partition columns stays: readers of a Delta table take those values from the log.
+    """
     codecs = set()
     for path in paths:
         with reader.opened(path) as file:
@@ -288,6 +289,4 @@ def _are_whole(
                 if group.num_rows and sum(chunk.total_compressed_size for chunk in chunks) < WHOLE_BYTES:
                     return False
                 codecs.add(frozenset(chunk.compression for chunk in chunks))
-            if len(codecs) != 1 or not has_constants(metadata, constants):
-                return False
-    return True
+    return len(codecs) == 1

@@ -269,23 +269,6 @@ def test_a_column_of_one_value_is_written_for_all_files(tmp_path: Path, name: st
     assert str(found["p"].to_pylist()) == str(pa.array([values[row]] * 4, kind).to_pylist())
 
 
-@pytest.mark.parametrize("value", [7, None])
-@pytest.mark.parametrize(
-    ("stored", "is_copied"), [([7, 7], True), ([7, 8], False), ([7, None], False), ([None, None], True)]
-)
-def test_row_groups_are_copied_where_all_hold_the_one_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: int | None, stored: list[Any], is_copied: bool
-) -> None:
-    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 1_000)
-    numbers = pa.array(stored * 1_000, pa.int32())
-    tables = [pa.table({"a": range(start, start + 2_000), "p": numbers}) for start in (0, 5_000)]
-    given = task_of(tmp_path, tables, row_group_size=1_000)
-    path, _ = rewrite(with_values(given, tables[0].schema, {"p": value}))
-    is_copied = is_copied and stored[0] == value
-    assert pq.read_metadata(path).num_row_groups == (4 if is_copied else 1)
-    assert pq.read_table(path)["p"].unique().to_pylist() == [value]
-
-
 def test_two_tries_of_a_share_never_write_to_one_file(tmp_path: Path) -> None:
     one = task_of(tmp_path, [everything()] * 2)
     with ThreadPoolExecutor(2) as pool:
