@@ -114,7 +114,6 @@ def _tasks(
                 lease=staging.lease,
                 schema=schema,
                 constants=constants,
-                by_id=metadata.is_mapped_by_id,
                 has_years=bool(has_years[first:last].all()),
                 footer={"org.apache.spark.version": run.spark.version},
                 vectors={inputs[i][0]: vector for i in range(first, last) if (vector := vectors[i])},

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.vectors import is_far, tracking_columns
-from compaction_kit.arrow.worker.columns import FIELD_ID
 from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
@@ -173,8 +172,8 @@ def _refuse_content(spark: SparkSession | None, snapshot: Snapshot) -> str | Non
         return f"the table needs writer version {protocol.min_writer_version}"
     if unknown := sorted(protocol.writer_features - _HARMLESS):
         return f"the table has the feature {', '.join(unknown)}"
-    if metadata.is_mapped_by_id and tracking_columns(metadata):
-        return "rows are tracked and columns are found by their field ids"
+    if metadata.is_mapped_by_id:
+        return "columns are found by their field ids"
     if len(metadata.schema["fields"]) == len(metadata.partition_columns):
         return "the table has no column besides those it is partitioned by"
     try:
@@ -211,7 +210,7 @@ def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
     known = (field.get("metadata") or {}) if metadata.is_mapped else {}
     number = known.get("delta.columnMapping.id")
-    ids = {FIELD_ID: str(number).encode()} if number is not None else None
+    ids = {"PARQUET:field_id": str(number)} if number is not None else None
     kind = _type(field["type"], field["name"], metadata)
     return pa.field(metadata.physical_name(field), kind, nullable=True, metadata=ids)
 

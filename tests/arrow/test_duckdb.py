@@ -63,12 +63,15 @@ def test_spark_reads_without_duckdb(changed: Path, monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_what_duckdb_would_misread_is_left(spark: SparkSession, tmp_path: Path, ddl: str, told: str) -> None:
+def test_what_arrow_and_duckdb_would_misread_is_left(
+    spark: SparkSession, tmp_path: Path, ddl: str, told: str
+) -> None:
     table = tmp_path / "table"
     spark.sql(f"CREATE TABLE delta.`{table}` {ddl}")
     spark.sql(f"INSERT INTO delta.`{table}` (id) SELECT id FROM RANGE(0, 3, 1, 3)")
     result = compacted(table)
-    assert readers_of(result) == ("Spark",)
+    assert (result.strategy, readers_of(result)) == ("optimize", ("Spark",))
+    assert told in result.reason
     assert told in result.proof_reason
 
 

@@ -30,11 +30,10 @@ class Columns:
     def __init__(
         self,
         plain: pa.Schema,
-        by_id: bool,
         constants: Collection[str] = (),
         in_dictionaries: Collection[str] = (),
     ):
-        """Take the schema of outputs, whether readers match columns by field id, and names of constants."""
+        """Take the schema of outputs, and names of constants."""
         self.plain = plain
         self.leaves = [path for path, _ in all_leaves(plain.empty_table())]
         self.in_dictionaries = frozenset(in_dictionaries)
@@ -44,27 +43,23 @@ class Columns:
         self.schema = pa.schema(read)
         self.constants = pa.schema([_in_dictionary(plain.field(name)) for name in constants])
         self.output = pa.schema([*self.schema, *self.constants])
-        self._by_id = by_id
 
     def leaving(self, in_dictionaries: Collection[str]) -> "Columns":
         """Return the same columns, of which more stay dictionaries."""
         left = self.in_dictionaries.union(in_dictionaries)
-        return Columns(self.plain, self._by_id, self.constants.names, left)
+        return Columns(self.plain, self.constants.names, left)
 
     def found_in(self, found: pa.Schema) -> list[str]:
         """Return the table's columns that a file has.
 
         Raises:
-            Refused: The file has one under a name of another case, which Spark takes for the same, or
-                its names and field ids contradict each other.
+            Refused: The file has one under a name of another case, which Spark takes for the same.
         """
         have, known = set(found.names), set(self.schema.names)
         alike = {name.lower(): name for name in known}
         for name in have - known:
             if name.lower() in alike:
                 raise Refused(f"a file has the column {name} where the table has {alike[name.lower()]}")
-        if self._by_id:
-            _check_ids(list(found), list(self.schema))
         return [name for name in self.schema.names if name in have]
 
 
@@ -113,22 +108,6 @@ def _with_dictionaries(field: pa.Field, path: str, paths: Collection[str]) -> pa
     if pa.types.is_list(kind):
         return field.with_type(pa.list_(_with_dictionaries(kind.value_field, f"{path}.list.element", paths)))
     return field.with_type(pa.dictionary(pa.int32(), kind)) if path in paths else field
-
-
-def _check_ids(found: list[pa.Field], wanted: list[pa.Field]) -> None:
-    table = {field.name: field for field in wanted}
-    names = {_id(field): field.name for field in wanted}
-    for field in found:
-        number, same = _id(field), table.get(field.name)
-        if (same is not None and number != _id(same)) or names.get(number, field.name) != field.name:
-            raise Refused(f"a file has the id {number} for the column {field.name}, the table another")
-        if same is not None and pa.types.is_struct(field.type) and pa.types.is_struct(same.type):
-            _check_ids(list(field.type), list(same.type))
-
-
-def _id(field: pa.Field) -> str | None:
-    number = (field.metadata or {}).get(FIELD_ID)
-    return None if number is None else number.decode()
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:

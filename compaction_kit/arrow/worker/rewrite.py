@@ -41,7 +41,6 @@ class RewriteTask(NamedTuple):
         schema: Of the output, serialized: the columns of `constants` last.
         constants: The columns that aren't read from the inputs, and the value of all rows: partition
             columns, as the log has them.
-        by_id: Whether readers match columns by field id and not by name.
         has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
         footer: The output's key-value metadata.
         vectors: Deletion vectors, as tuples of `Vector`'s fields, by the input's place.
@@ -58,7 +57,6 @@ class RewriteTask(NamedTuple):
     lease: str
     schema: bytes
     constants: Mapping[str, Any]
-    by_id: bool
     has_years: bool
     footer: dict[str, str]
     vectors: Mapping[str, Sequence[Any]] = {}
@@ -192,7 +190,7 @@ def _unique(output: str, suffix: str) -> str:
 
 
 def _columns(task: RewriteTask) -> Columns:
-    return Columns(pa.ipc.read_schema(pa.py_buffer(task.schema)), task.by_id, task.constants)
+    return Columns(pa.ipc.read_schema(pa.py_buffer(task.schema)), task.constants)
 
 
 def _join(task: RewriteTask, storage: Storage, columns: Columns) -> tuple[str, int]:

@@ -26,7 +26,7 @@ resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 folder = Path(sys.argv[1])
 inputs = [(str(path), path.stat().st_size) for path in sorted(folder.glob("?.parquet"))]
 schema = pq.read_schema(inputs[0][0]).serialize().to_pybytes()
-share = RewriteTask(0, 0, 1, inputs, str(folder / "part"), str(folder), schema, {}, False, True, {})
+share = RewriteTask(0, 0, 1, inputs, str(folder / "part"), str(folder), schema, {}, True, {})
 (done,) = (RewriteOutput(*one) for one in rewrite_bins([tuple(share)], lambda _: None))
 assert done.failure is None and done.refusal is None, done
 print(done.num_rows, done.size_bytes, done.peak_bytes, done.path)

@@ -67,7 +67,7 @@ def task_of(
     inputs = [(path, Path(path).stat().st_size) for path in paths]
     footer = {"org.apache.spark.version": "4.0.0"}
     output = str(folder / f"part-{uuid.uuid4()}")
-    return RewriteTask(0, 0, 1, inputs, output, str(folder), wanted, {}, False, True, footer)
+    return RewriteTask(0, 0, 1, inputs, output, str(folder), wanted, {}, True, footer)
 
 
 def results_of(*of: RewriteTask) -> list[RewriteOutput]:
@@ -187,7 +187,7 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
     # Runs of one number: some bytes in the file, and 10 KiB a row in memory.
     values, offsets = pa.repeat(7, 1_280 * 5_000), pa.array(range(0, 1_280 * 5_001, 1_280), pa.int32())
     pq.write_table(pa.table([pa.ListArray.from_arrays(offsets, values).cast(schema.types[0])], schema), path)
-    reader = inputs.FileReader(Columns(schema, by_id=False), files.Storage(), True, {}, {})
+    reader = inputs.FileReader(Columns(schema), files.Storage(), True, {}, {})
     batches = list(reader.tables([(path, 5 << 20)]))
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
@@ -305,22 +305,6 @@ def test_parts_of_different_layouts_are_decoded(tmp_path: Path, monkeypatch: pyt
     done = joined(given[0], written)
     assert (done.num_rows, done.refusal, done.failure) == (20_010, None, None)
     assert pq.read_table(done.path).equals(pa.concat_tables(tables))
-
-
-def test_readers_by_id_get_the_column_that_has_the_id(tmp_path: Path) -> None:
-    def schema(**ids: str) -> pa.Schema:
-        return pa.schema([pa.field(n, pa.int64(), metadata={"PARQUET:field_id": i}) for n, i in ids.items()])
-
-    def rewritten(found: pa.Schema) -> tuple[str, int]:
-        table = pa.Table.from_pylist([dict.fromkeys(found.names, 1)], schema=found)
-        one = task_of(tmp_path, [table], schema(a="1", b="2"))
-        return rewrite(one._replace(by_id=True))
-
-    path, _ = rewritten(schema(b="2", gone="3"))
-    assert pq.read_table(path).to_pylist() == [{"a": None, "b": 1}]
-    for other in (schema(a="2"), schema(c="1"), pa.schema([("a", pa.int64())])):
-        with pytest.raises(Refused, match="a file has the id"):
-            rewritten(other)
 
 
 def test_columns_with_late_nan_have_no_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
