@@ -191,10 +191,10 @@ class FileReader:
             return
         unsure -= self._columns.in_dictionaries
         if not unsure:
-            yield from self._batches(file, batch_rows, data)
+            yield from self._batches(file, batch_rows)
             return
         with self._open(path, data, unsure) as file:
-            for batch in self._batches(file, batch_rows, data):
+            for batch in self._batches(file, batch_rows):
                 _check_texts(batch, unsure)
                 yield fitted(batch, self._columns.schema)
 
@@ -229,12 +229,11 @@ class FileReader:
             raise Refused(f"the texts of column {path} are stored without their common prefixes")
         return total <= DECODED_AT_ONCE and not unsure, batch_rows, unsure
 
-    def _batches(self, file: pq.ParquetFile, batch_rows: int, data: bytes | None) -> Iterator[pa.Table]:
-        # What is buffered is held until the last of these row groups is read.
-        groups = range(file.num_row_groups)
-        parts = [groups] if data is not None or self._storage.is_local else [[group] for group in groups]
-        for part in parts:
-            for batch in file.iter_batches(batch_rows, row_groups=part, columns=self._selected):
+    def _batches(self, file: pq.ParquetFile, batch_rows: int) -> Iterator[pa.Table]:
+        # Each row group by itself: what is buffered is held until the last one is read, and texts in lists
+        # can't come from several dictionaries.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(batch_rows, row_groups=[group], columns=self._selected):
                 if batch.nbytes > MOST_BATCH_BYTES:
                     raise Refused(f"some of a file's rows take {batch.nbytes >> 20} MiB in memory")
                 yield pa.Table.from_batches([batch])

@@ -44,13 +44,15 @@ def repeated(texts: pa.Array, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.arange(count, dtype=np.int32) % len(texts)), texts)
 
 
-@pytest.mark.parametrize(("length", "nested"), [(20_000, False), (50_000, False), (50_000, True)])
+@pytest.mark.parametrize(("length", "nested"), [(20_000, False), (50_000, True)])
 def test_long_texts_that_repeat_take_little_memory(tmp_path: Path, length: int, nested: bool) -> None:
     for i in range(4):
         values: pa.Array = repeated(pa.array([str(i) * length]), 60_000)
         if nested:
             values = pa.ListArray.from_arrays(pa.array(range(60_001), pa.int32()), values)
-        pq.write_table(pa.table({"s": values}), tmp_path / f"{i}.parquet", store_schema=False)
+        # pyarrow doesn't read texts in lists from the dictionaries of two row groups at once.
+        options = {"store_schema": False, "row_group_size": 40_000}
+        pq.write_table(pa.table({"s": values}), tmp_path / f"{i}.parquet", **options)
     rows, size, peak, path = rewritten_alone(tmp_path)
     assert (rows, peak < MOST) == (240_000, True)
     assert size < 1.1 * sum(file.stat().st_size for file in tmp_path.glob("?.parquet"))
