@@ -98,6 +98,10 @@ def test_content_stays_and_nothing_else_does(runs: Runs, name: str) -> None:
     others = {path.name for path in table.rglob("*") if path.is_file() and "_delta_log" not in path.parts}
     assert {name for name in others if not name.endswith((".parquet", ".crc"))} == set()
     assert not list(table.glob("compaction-kit-*"))
+    if name in ("worker", "executor"):
+        lost = runs.lost(name)
+        assert lost.endswith(".parquet")
+        assert not list(table.rglob(lost))
 
 
 @pytest.mark.works("cluster", "rewrite", "restore", "manifests", "vacuum", "survey", "workbench")
@@ -121,13 +125,6 @@ def test_a_large_bin_is_divided_and_progress_is_told(runs: Runs) -> None:
     assert told["fractions"][-1] == 1
 
 
-@pytest.mark.parametrize("table", ["worker", "executor"])
-def test_an_attempt_that_lost_had_written(runs: Runs, table: str) -> None:
-    lost = runs.lost(table)
-    assert lost.endswith(".parquet")
-    assert not list((runs.folder / table).rglob(lost))
-
-
 def test_an_attempt_that_lost_leaves_nothing_on_a_store(runs: Runs, shaped: Path) -> None:
     told, lost = runs.told["stored"], runs.lost("stored")
     done = [told[name] for name in ("strategy", "versions", "as_planned", "verified")]
@@ -147,9 +144,10 @@ def test_executors_without_pyarrow_leave_it_to_optimize(runs: Runs) -> None:
     )
 
 
-def test_what_executors_lack_is_told(runs: Runs) -> None:
+def test_what_executors_lack_is_told_without_a_secret(runs: Runs) -> None:
     missing, absent = runs.folder / "missing", runs.folder / "pythons" / "none" / "bin" / "python"
-    assert {place: said for place, said in runs.told["looked"].items() if "://" not in place} == {
+    looked = runs.told["looked"]
+    assert {place: said for place, said in looked.items() if "://" not in place} == {
         str(missing): f"executors can't reach {missing}: nothing is there",
         "bare": "executors have no pyarrow",
         "without-numpy": "executors have no numpy",
@@ -157,10 +155,6 @@ def test_what_executors_lack_is_told(runs: Runs) -> None:
         "none": f'executors can\'t run Python: Cannot run program "{absent}": error=2, No such file or '
         "directory",
     }
-
-
-def test_what_executors_cannot_reach_on_a_store_is_told_without_a_secret(runs: Runs) -> None:
-    looked = runs.told["looked"]
     assert looked["s3a://kit/stored"] is None
     assert looked["s3a://kit/missing"] == "executors can't reach s3a://kit/missing: nothing is there"
     denied = looked["s3a://kit/denied"]

@@ -33,7 +33,7 @@ def readers_of(result: CompactionResult) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    "strategy", ["optimize", pytest.param("rewrite", marks=pytest.mark.nightly), "arrow"]
+    "strategy", ["arrow", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("optimize", "rewrite"))]
 )
 def test_duckdb_proves_each_strategy(changed: Path, strategy: str) -> None:
     result = compacted(changed, strategy)
@@ -59,7 +59,9 @@ def test_spark_reads_without_duckdb(changed: Path, monkeypatch: pytest.MonkeyPat
             "columns are found by their field ids",
         ),
         pytest.param(
-            "(id BIGINT, v VARIANT) USING delta", "Column v is of type variant", marks=since_delta("4.1")
+            "(id BIGINT, v VARIANT) USING delta",
+            "Column v is of type variant",
+            marks=[since_delta("4.1"), pytest.mark.nightly],
         ),
     ],
 )

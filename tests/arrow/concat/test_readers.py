@@ -34,17 +34,6 @@ MANY_PAGES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def many_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
-    """A file of three parts, each with more than one row group, each of these with many pages."""
-    tmp_path = tmp_path_factory.mktemp("many pages")
-    tables = [ordered(start, 9_000) for start in (0, 20_000, 10_000)]
-    paths = [write(tmp_path / f"{i}", table, **MANY_PAGES) for i, table in enumerate(tables)]
-    output = tmp_path / "table" / "part-0.parquet"
-    output.parent.mkdir()
-    return concatenated(paths, output), pa.concat_tables(tables)
-
-
 NUMBER, TEXT = ds.field("i"), ds.field("s")
 FILTERS = {
     "i = 20077": NUMBER == 20_077,
@@ -60,8 +49,11 @@ def expected(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
     return {where: table.filter(mask).sort_by("i").to_pylist() for where, mask in FILTERS.items()}
 
 
-def test_the_rust_reader_skips_pages(many_pages: tuple[Path, pa.Table]) -> None:
-    path, table = many_pages
+def test_the_rust_reader_skips_pages(tmp_path: Path) -> None:
+    """In a file of three parts, each with more than one row group, each of these with many pages."""
+    tables = [ordered(start, 9_000) for start in (0, 20_000, 10_000)]
+    paths = [write(tmp_path / f"{i}", table, **MANY_PAGES) for i, table in enumerate(tables)]
+    path, table = concatenated(paths, tmp_path / "part-0.parquet"), pa.concat_tables(tables)
     columns = {
         "i": "long",
         "s": "string",
@@ -84,14 +76,6 @@ def filtered(rows: DataFrame, filters: Iterable[str], order: str) -> list[Row]:
     """What each filter leaves, by one Spark job in which each is pushed down."""
     found = [rows.where(where).select(sf.lit(where).alias("where"), "*") for where in filters]
     return reduce(DataFrame.union, found).orderBy("where", order).collect()
-
-
-@pytest.mark.spark
-def test_spark_skips_pages(spark: SparkSession, many_pages: tuple[Path, pa.Table]) -> None:
-    path, table = many_pages
-    found = [row.asDict() for row in filtered(spark.read.parquet(str(path)), FILTERS, "i")]
-    left = expected(table)
-    assert found == [{"where": where} | row for where in sorted(FILTERS) for row in left[where]]
 
 
 QUERY = """SELECT id, CAST(id % 7 AS INT) k, IF(id % 3 = 0, NULL, CONCAT('name ', id)) s,
@@ -144,7 +128,7 @@ def test_files_by_spark_are_read_by_all(spark: SparkSession, of_spark: tuple[lis
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("vectorized", ["true", "false"])
+@pytest.mark.parametrize("vectorized", ["true", pytest.param("false", marks=pytest.mark.nightly)])
 def test_filters_are_pushed_down(
     spark: SparkSession, of_spark: tuple[list[Path], Path], confs: SetConf, vectorized: str
 ) -> None:

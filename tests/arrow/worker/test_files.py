@@ -80,7 +80,7 @@ def test_large_objects_are_read_in_groups(
     assert rows_of(s3, done).slice(0, 300_000).equals(large)
 
 
-@pytest.mark.parametrize("most", [3, 16])
+@pytest.mark.parametrize("most", [3, pytest.param(16, marks=pytest.mark.nightly)])
 def test_requests_are_bounded(s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(files, "MOST_REQUESTS", most)
     count = 4 * most
