@@ -97,7 +97,7 @@ class _Group:
 
 
 def run_watched(
-    spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], None], is_final: bool = True
+    spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], object], is_final: bool = True
 ) -> T:
     """Call `work` in a thread of its own until it is done, and return what it returned or raise its error.
 
@@ -106,19 +106,7 @@ def run_watched(
     `is_final` not if the work was done all the same.
     """
     group = _Group(spark)
-    return _run(spark, work, lambda: watch(group.look()), is_final, group)
 
-
-def run_cancellable(
-    spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool = True
-) -> T:
-    """Call `work` as `run_watched` does, with a `tick` that needs nothing of its jobs."""
-    return _run(spark, work, tick, is_final, _Group(spark))
-
-
-def _run(
-    spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool, group: _Group
-) -> T:
     def body() -> T:
         group.begin()
         return work()
@@ -130,7 +118,7 @@ def _run(
         try:
             is_done = bool(wait([outcome], POLL_SECONDS).done)
             if stopped is None:
-                tick()
+                watch(group.look())
             else:
                 # Again and again: a cancellation before the first job starts is lost.
                 group.cancel()
@@ -148,6 +136,13 @@ def _run(
     if stopped is not None and not (is_final and failure is None):
         raise WorkCancelled from stopped
     return outcome.result()
+
+
+def run_cancellable(
+    spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool = True
+) -> T:
+    """Call `work` as `run_watched` does, with a `tick` that needs nothing of its jobs."""
+    return run_watched(spark, work, lambda _: tick(), is_final)
 
 
 def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
