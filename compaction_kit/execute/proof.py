@@ -30,13 +30,8 @@ ANY_VERSION = {GUARD: "false"}
 def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fingerprint:
     """Compare the rows of files that are replaced and of files that replace them; returns their fingerprint.
 
-    Proof readers compare first; where none finds equal content, Spark reads both sides and decides.
-
-    Args:
-        run: The table and the session.
-        gone: Add actions of the replaced files, live or not.
-        new: Add actions of the new files, committed or not.
-        versions: Over Spark Connect, the versions before and after the one commit that replaces them.
+    Proof readers compare first; where none finds equal content, Spark reads both sides and decides. Files
+    need not be live, nor committed; over Spark Connect `versions` are those before and after their commit.
 
     Raises:
         ContentDiffers: They differ.

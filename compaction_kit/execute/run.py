@@ -44,29 +44,12 @@ def run_plan(
     verify: bool = True,
     progress: bool | Report | None = None,
 ) -> CompactionResult:
-    """Run a plan; see `CompactionPlan.run` for the other arguments and the errors.
+    """Run a plan; see `CompactionPlan.run` for the other arguments, the result and the errors.
 
-    Args:
-        handle: The table.
-        plan: What to do.
-        strategies: "auto" is the first that can run the plan. What it leaves alone, the next one gets.
-        readers: Proof readers, in the order in which they are tried before Spark.
-        strategy: "auto", or a name.
-        verify: Whether to compare the content.
-        progress: True for a bar, or a callable.
+    "auto" is the first of `strategies` that can run the plan; what it leaves alone, the next one gets.
+    `readers` compare the content in this order, before Spark has to.
     """
-    named = {each.name: each for each in strategies}
-    if strategy != AUTO and strategy not in named:
-        raise InvalidArgumentError(
-            f'strategy="{strategy}" is unknown: use one of {", ".join([AUTO, *named])}.'
-        )
-    able = [each for each in strategies if plan.is_optimize or each.runs_any_order]
-    asked = named.get(strategy)
-    if asked is not None and asked not in able:
-        raise InvalidArgumentError(
-            f'order="{plan.order}" and budget={plan.budget} are not for strategy="{strategy}", with which '
-            f'Delta takes all files that it finds, by size: run it with strategy="{able[0].name}".'
-        )
+    able, asked = _choices(plan, strategies, strategy)
     _check_fresh(handle, plan)
     if plan.is_empty:
         sizes = handle.log.snapshot().live["size_bytes"].to_numpy()
@@ -81,24 +64,47 @@ def run_plan(
     bar = ProgressBar() if progress is True else None
     report = bar or (progress if callable(progress) else no_progress)
     run = Run(handle, plan, Recorder(report, plan, verify), verify, tuple(readers))
-    since, is_written = run.log.segment().version, False
     try:
         with quiet_errors():
-            run.record.ask(run.record.preparing)
-            chosen, reason, refusals = _rewrite(run, able, asked)
-            is_written = True
-            commits = commits_of(run.store, plan.id, since)
-            prove(run, unproved(run, commits))
-    except BaseException as error:
-        with quiet_errors():
-            _fail(run, since, error, is_written)
-        raise
+            return _run(run, able, asked)
     finally:
         if bar is not None:
             bar.close()
+
+
+def _choices(
+    plan: BinPlan, strategies: Sequence[Strategy], strategy: str
+) -> tuple[list[Strategy], Strategy | None]:
+    """Return the strategies for such plans, and the one that is asked for by name."""
+    named = {each.name: each for each in strategies}
+    if strategy != AUTO and strategy not in named:
+        raise InvalidArgumentError(
+            f'strategy="{strategy}" is unknown: use one of {", ".join([AUTO, *named])}.'
+        )
+    able = [each for each in strategies if plan.is_optimize or each.runs_any_order]
+    asked = named.get(strategy)
+    if asked is not None and asked not in able:
+        raise InvalidArgumentError(
+            f'order="{plan.order}" and budget={plan.budget} are not for strategy="{strategy}", with which '
+            f'Delta takes all files that it finds, by size: run it with strategy="{able[0].name}".'
+        )
+    return able, asked
+
+
+def _run(run: Run, able: Sequence[Strategy], asked: Strategy | None) -> CompactionResult:
+    since, is_written = run.log.segment().version, False
+    try:
+        run.record.ask(run.record.preparing)
+        chosen, reason, refusals = _rewrite(run, able, asked)
+        is_written = True
+        commits = commits_of(run.store, run.plan.id, since)
+        prove(run, unproved(run, commits))
+    except BaseException as error:
+        _fail(run, since, error, is_written)
+        raise
     if not commits and run.record.conflicts:
         raise ConflictError(
-            f"{other_commits(run.store, plan, since)}, some of every bin: make a new plan; nothing was "
+            f"{other_commits(run.store, run.plan, since)}, some of every bin: make a new plan; nothing was "
             "committed, the table is as they left it."
         )
     run.record.done()
