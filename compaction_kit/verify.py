@@ -1,5 +1,6 @@
 """Proof that content is the same: an order-free fingerprint of every row, computed by Spark."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
@@ -54,10 +55,7 @@ class Fingerprint:
 
 def fingerprint(rows: DataFrame) -> Fingerprint:
     """Compute the fingerprint of a DataFrame's rows: one Spark job that reads every column once."""
-    fields = rows.schema.fields
-    values = _with_nulls(
-        [F.col(quoted(field.name)) for field in fields], [field.dataType for field in fields]
-    )
+    values = _with_nulls(rows.schema, lambda name: F.col(quoted(name)))
     # Both hashes have the same seed, so the second takes a salt, and the columns backwards.
     hashes = F.xxhash64(*values), F.xxhash64(F.lit(_SALT), *reversed(values))
     sums = [F.coalesce(F.sum(one.cast("decimal(38,0)")), F.lit(0)) for one in hashes]
@@ -65,25 +63,22 @@ def fingerprint(rows: DataFrame) -> Fingerprint:
     return Fingerprint(num_rows, (int(first), int(second)), (READER,))
 
 
-def _with_nulls(columns: list[Column], kinds: list[DataType]) -> list[Column]:
+def _with_nulls(struct: StructType, column_of: Callable[[str], Column]) -> list[Column]:
     """The values to hash, and which of them are null: Spark's hashes of (1, null) and (null, 1) are equal."""
-    values = [_hashable(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return values + [column.isNull() for column in columns]
+    values = [_hashable(column_of(field.name), field.dataType) for field in struct]
+    return values + [column_of(field.name).isNull() for field in struct]
 
 
 def _hashable(column: Column, kind: DataType) -> Column:
     """A column so that different values differ in hash: Spark flattens nested ones, and takes no maps."""
     if isinstance(kind, StructType):
-        fields = [column[field.name] for field in kind.fields]
-        return F.struct(*_with_nulls(fields, [field.dataType for field in kind.fields]))
+        return F.struct(*_with_nulls(kind, column.getItem))
     if isinstance(kind, ArrayType):
-        items = F.transform(column, lambda item: F.struct(*_with_nulls([item], [kind.elementType])))
+        items = F.transform(column, lambda item: F.struct(_hashable(item, kind.elementType), item.isNull()))
         return F.struct(F.size(column), items)
     if isinstance(kind, MapType):
-        kinds = [kind.keyType, kind.valueType]
-        entries = F.transform(
-            F.map_entries(column), lambda entry: F.struct(*_with_nulls([entry["key"], entry["value"]], kinds))
-        )
+        entry = StructType().add("key", kind.keyType).add("value", kind.valueType)
+        entries = F.transform(F.map_entries(column), lambda one: F.struct(*_with_nulls(entry, one.getItem)))
         return F.struct(F.size(column), F.array_sort(entries))
     if isinstance(kind, (DoubleType, FloatType)):
         # Hashes and most functions take -0.0 for 0.0; as text it has its sign.

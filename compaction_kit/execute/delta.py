@@ -47,9 +47,7 @@ def rows_of(
     `adds` are add actions as the log writes them, of files that need not be live; the columns are those of
     `version`, or of the latest.
     """
-    _make_active(spark)
-    log, nothing = _delta_log(spark, table), _nothing(spark)
-    snapshot = log.update(False, nothing, nothing)
+    log, snapshot, nothing = _latest(spark, table)
     if version is not None:
         snapshot = snapshot_at(spark, log, version, nothing)
     actions = _parsed(spark, (json.dumps({"add": _ROW_IDS | add["add"]}) for add in adds))
@@ -70,9 +68,7 @@ class OptimizeTransaction:
 
     def __init__(self, spark: SparkSession, table: str):
         self._spark = spark
-        _make_active(spark)
-        log, nothing = _delta_log(spark, table), _nothing(spark)
-        log.update(False, nothing, nothing)
+        log, _, nothing = _latest(spark, table)
         self._transaction = log.startTransaction(nothing, nothing)
 
     @property
@@ -116,9 +112,7 @@ def commit_restore(
     the table has a newer version or both versions differ in metadata or protocol. Raises as RESTORE does if
     another writer was in the way.
     """
-    _make_active(spark)
-    log, nothing = _delta_log(spark, table), _nothing(spark)
-    log.update(False, nothing, nothing)
+    log, _, nothing = _latest(spark, table)
     transaction = log.startTransaction(nothing, nothing)
     new, old = transaction.snapshot(), snapshot_at(spark, log, versions[1], nothing)
     is_same = new.metadata().equals(old.metadata()) and new.protocol().equals(old.protocol())
@@ -149,6 +143,13 @@ def _nothing(spark: SparkSession) -> Any:
 def _make_active(spark: SparkSession) -> None:
     # Delta uses the settings of the active session of the thread.
     session_class(spark).setActiveSession(spark._jsparkSession)
+
+
+def _latest(spark: SparkSession, table: str) -> tuple[Any, Any, Any]:
+    """Return a table's DeltaLog, its snapshot of the latest version, and Scala's None."""
+    _make_active(spark)
+    log, nothing = _delta_log(spark, table), _nothing(spark)
+    return log, log.update(False, nothing, nothing), nothing
 
 
 def _delta_log(spark: SparkSession, table: str) -> Any:
