@@ -106,22 +106,18 @@ def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
 
 def other_commits(store: Store, plan: BinPlan, since: int) -> str:
     """Say who else committed after a version, and how many files of a plan they removed."""
-    planned = set(plan.files["path"].to_pylist())
-    took: dict[str, int] = {}
+    planned, took = set(plan.files["path"].to_pylist()), dict[str, int]()
     for file, info, tag, _, removes in _commits_after(store, since):
         if tag is None or tag["plan"] != plan.id:
             paths = canonical_paths(pa.array([remove["path"] for remove in removes], pa.string()))
             name = ", ".join(filter(None, (info.get("operation"), f"version {file.version}")))
             took[name] = len(planned.intersection(paths.to_pylist()))
-    takers = {name: number for name, number in took.items() if number}
-    who = "Another writer" if len(takers or took) < 2 else "Other writers"
-    if not takers:
-        return f"{who} changed the table{f' ({format_list([*took])})' if took else ''}"
-    counts = [f"{name}: {number:,}" for name, number in takers.items()]
-    return (
-        f"{who} took {sum(takers.values()):,} of the plan's {format_count(len(planned), 'file')} "
-        f"({format_list([*takers] if len(takers) == 1 else counts)})"
-    )
+    takers = [name for name, number in took.items() if number]
+    names = takers or [*took]
+    who, what = "Other writers" if len(names) > 1 else "Another writer", "changed the table"
+    if takers:
+        what = f"took {sum(took.values()):,} of the plan's {format_count(len(planned), 'file')}"
+    return f"{who} {what}{f' ({format_list(names)})' if names else ''}"
 
 
 def _commits_after(store: Store, since: int) -> Iterator[tuple[LogFile, Any, re.Match[str] | None, Any, Any]]:

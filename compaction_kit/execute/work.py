@@ -77,11 +77,6 @@ class Progress(Measured):
     size_bytes: int = 0
     bytes_compared: int = 0
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds for the rest at the pace so far; None before the first bin is done."""
-        return None if self.size_bytes and not self.bytes_done else super().seconds_left
-
     def __str__(self) -> str:
         """Return the step, the bins and the bytes that are done."""
         if self.step in (PREPARING, COMMITTING):
@@ -214,14 +209,8 @@ class Recorder:
 class Run:
     """One run of a plan, as strategies and proof readers get it.
 
-    Attributes:
-        handle: The table.
-        plan: What to do.
-        record: Its progress and steps.
-        verify: Whether the content is to be compared.
-        readers: Readers that compare content before Spark has to, in the order in which they are tried.
-        partitions: The numbers of the partitions (see `Planner.groups`) to rewrite; None for all.
-        table: The URI of the table's folder.
+    `partitions` are the numbers of those to rewrite (see `Planner.groups`), None for all; `table` is the URI
+    of the table's folder.
     """
 
     handle: Handle
