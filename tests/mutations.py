@@ -44,41 +44,37 @@ def mutate(folder: Path, draw: random.Random) -> str:
 
 
 def _bytes(file: Path, draw: random.Random) -> str:
-    data = bytearray(file.read_bytes())
-    kind = draw.choice(["cut", "flip", "hole", "insert", "repeat", "replace"])
+    data = file.read_bytes()
     place = draw.randrange(len(data) + 1)
-    if kind == "cut":
-        del data[place:]
-    elif kind == "flip" and place < len(data):
-        data[place] ^= 1 << draw.randrange(8)
-    elif kind == "hole":
-        del data[place : place + draw.randrange(1, 9)]
-    elif kind == "insert":
-        data[place:place] = draw.choice([b"\0", b"\xff", b"\n", b"null", b'"', b"{", b"}", b"\r", b"\xc3"])
-    elif kind == "repeat":
-        data[place:place] = data[place : place + draw.randrange(1, 99)]
-    elif kind == "replace":
-        data = bytearray(draw.choice([b"", b"\n", b"null\n", b"v1", b"v1\nnull", b"PAR1", b"\0" * 99]))
-    file.write_bytes(data)
+    before, after = data[:place], data[place:]
+    junk = draw.choice([b"\0", b"\xff", b"\n", b"null", b'"', b"{", b"}", b"\r", b"\xc3"])
+    damaged = {
+        "cut": before,
+        "flip": before + bytes(byte ^ 1 << draw.randrange(8) for byte in after[:1]) + after[1:],
+        "hole": before + after[draw.randrange(1, 9) :],
+        "insert": before + junk + after,
+        "repeat": before + after[: draw.randrange(1, 99)] + after,
+        "replace": draw.choice([b"", b"\n", b"null\n", b"v1", b"v1\nnull", b"PAR1", b"\0" * 99]),
+    }
+    kind = draw.choice(list(damaged))
+    file.write_bytes(damaged[kind])
     return f"{kind} at {place}"
 
 
 def _lines(file: Path, draw: random.Random) -> str:
-    lines = file.read_bytes().split(b"\n")
+    lines, line = file.read_bytes().split(b"\n"), draw.choice(_LINES)
     place = draw.randrange(len(lines))
-    kind = draw.choice(["insert", "replace", "delete", "repeat", "swap", "join"])
-    line = draw.choice(_LINES)
-    if kind == "insert":
-        lines.insert(place, line)
-    elif kind == "replace":
-        lines[place] = line
-    elif kind == "delete":
-        del lines[place]
-    elif kind == "repeat":
-        lines.insert(place, lines[place])
-    elif kind == "swap":
-        lines[place], lines[0] = lines[0], lines[place]
-    file.write_bytes((b"" if kind == "join" else b"\n").join(lines))
+    before, this, after = lines[:place], lines[place], lines[place + 1 :]
+    damaged = {
+        "insert": [*before, line, this, *after],
+        "replace": [*before, line, *after],
+        "delete": [*before, *after],
+        "repeat": [*before, this, this, *after],
+        "swap": [this, *before[1:], *lines[:1], *after] if before else lines,
+        "join": [b"".join(lines)],
+    }
+    kind = draw.choice(list(damaged))
+    file.write_bytes(b"\n".join(damaged[kind]))
     return f"{kind} line {place}: {line[:40]!r}"
 
 
@@ -185,20 +181,18 @@ def _other_field(actions: pa.StructArray, draw: random.Random) -> pa.Array:
 
 def _nature(file: Path, draw: random.Random) -> str:
     """Something else under the file's name."""
-    kind = draw.choice(["gone", "folder", "pipe", "dangling", "loop", "link to a folder", "empty"])
+    become: dict[str, Callable[[], object]] = {
+        "gone": lambda: None,
+        "folder": lambda: (file / "inner").mkdir(parents=True),
+        "pipe": lambda: os.mkfifo(file),
+        "dangling": lambda: file.symlink_to(file.with_name("nowhere")),
+        "loop": lambda: file.symlink_to(file),
+        "link to a folder": lambda: file.symlink_to(file.parent),
+        "empty": file.touch,
+    }
+    kind = draw.choice(list(become))
     file.unlink()
-    if kind == "folder":
-        (file / "inner").mkdir(parents=True)
-    elif kind == "pipe":
-        os.mkfifo(file)
-    elif kind == "dangling":
-        file.symlink_to(file.with_name("nowhere"))
-    elif kind == "loop":
-        file.symlink_to(file)
-    elif kind == "link to a folder":
-        file.symlink_to(file.parent)
-    elif kind == "empty":
-        file.touch()
+    become[kind]()
     return kind
 
 

@@ -6,6 +6,8 @@
 import json
 import random
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -101,15 +103,18 @@ def _write_table(table: Path, name: str) -> None:
     write_manifest(table)
 
 
-def _damaged(sound: Path, name: str, seed: int, to: Path, inner: str = "") -> str:
-    """Damage a copy; what was done."""
-    draw = random.Random(seed)
-    shutil.copytree(sound / name, to)
+@contextmanager
+def _damaged(folder: Path, seed: int, to: Path, inner: str = "") -> Iterator[str]:
+    """Damage a copy, which is deleted afterwards; yields what was done."""
+    draw, done = random.Random(seed), "as far as it goes"
+    shutil.copytree(folder, to)
     try:
-        return "; ".join(mutate(to / inner, draw) for _ in range(draw.choice([1, 1, 1, 2])))
-    except (IndexError, FileNotFoundError, RecursionError):
-        # The first time nothing was left, or nothing that Python's own parser reads.
-        return "as far as it goes"
+        # The first time nothing may be left, or nothing that Python's own parser reads.
+        with suppress(IndexError, FileNotFoundError, RecursionError):
+            done = "; ".join(mutate(to / inner, draw) for _ in range(draw.choice([1, 1, 1, 2])))
+        yield done
+    finally:
+        shutil.rmtree(to, ignore_errors=True)
 
 
 def _examples(by_day: int, divided_by: int) -> settings:
@@ -134,12 +139,9 @@ def test_what_is_damaged_is_read_or_refused_in_one_sentence(
     def check(seed: int) -> None:
         # What is read of a table is kept by its path.
         copy = tmp_path / str(seed)
-        try:
-            done = _damaged(sound, name, seed, copy, inner)
+        with _damaged(sound / name, seed, copy, inner) as done:
             wrong, _ = apart.wrong("sink log" if name in SINK_LOGS else "table", copy)
-        finally:
-            shutil.rmtree(copy, ignore_errors=True)
-        assert not wrong, f"{done}\n" + "\n".join(wrong)
+            assert not wrong, f"{done}\n" + "\n".join(wrong)
 
     check()
 
@@ -153,8 +155,7 @@ def test_a_damaged_log_that_both_read_has_the_files_that_delta_says(
     @given(seed=SEEDS)
     def check(seed: int) -> None:
         copy = tmp_path / str(seed)
-        try:
-            done = _damaged(sound, name, seed, copy, "_delta_log")
+        with _damaged(sound / name, seed, copy, "_delta_log") as done:
             wrong, live = apart.wrong("table", copy)
             assert not wrong, f"{done}\n" + "\n".join(wrong)
             # Delta waits for ever for what comes out of a pipe.
@@ -166,7 +167,5 @@ def test_a_damaged_log_that_both_read_has_the_files_that_delta_says(
                 # What it refuses for the kit may not need, such as an account that a commit gives of itself.
                 return
             assert {deltas_view.decoded(path): size for path, size in live} == deltas, done
-        finally:
-            shutil.rmtree(copy, ignore_errors=True)
 
     check()
