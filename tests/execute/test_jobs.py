@@ -1,12 +1,10 @@
 import contextlib
 import time
-from collections.abc import Callable
 
 import pytest
-from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from compaction_kit.execute.jobs import WorkCancelled, run_watched, session_confs
+from compaction_kit.execute.jobs import WorkCancelled, in_thread, run_watched, session_confs
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +23,7 @@ def test_jobs_that_failed_work_leaves_behind_are_over_when_its_error_is_told(spa
     def work() -> None:
         groups.append(spark.sparkContext.getLocalProperty("spark.jobGroup.id") or "")
         rows = spark.sql("SELECT java_method('java.lang.Thread', 'sleep', 3600000L) FROM range(2)")
-        in_thread_of_its_own(rows.collect)
+        in_thread(spark, rows.collect)
         while not tracker.getJobIdsForGroup(groups[0]):
             time.sleep(0.01)
         raise Stop
@@ -34,14 +32,6 @@ def test_jobs_that_failed_work_leaves_behind_are_over_when_its_error_is_told(spa
         run_watched(spark, work, lambda _: None)
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(groups[0])]
     assert [job.status for job in jobs if job is not None] == ["FAILED"]
-
-
-def in_thread_of_its_own(work: Callable[[], object]) -> None:
-    def body() -> None:
-        with contextlib.suppress(Exception):
-            work()
-
-    InheritableThread(target=body, daemon=True).start()
 
 
 def test_work_that_is_done_before_the_cancellation_counts_as_done(spark: SparkSession) -> None:

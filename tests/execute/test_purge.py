@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql import functions as F
 
 from compaction_kit import open_table
 from compaction_kit.errors import EmptyTableError, InvalidArgumentError, RunCancelled, StorageError
@@ -25,6 +25,11 @@ COLUMNS = """
     id BIGINT, p INT, n STRUCT<x: INT, Y: STRING>, a ARRAY<STRUCT<u: INT, v: INT>>,
     m MAP<STRING, STRUCT<k: INT, l: INT>>, `d.d` INT
 """
+# A row of any of these columns.
+ROW = (
+    '{"id": #, "p": @, "n": {"x": #, "Y": "#"}, "a": [{"u": #, "v": #}],'
+    ' "m": {"k": {"k": #, "l": #}}, "d.d": #}'
+)
 CUBE = "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize"
 
 
@@ -119,21 +124,9 @@ def test_what_a_purge_has_no_use_for_is_refused(tmp_path: Path) -> None:
 def append(spark: SparkSession, path: Path, num_rows: int, num_files: int) -> None:
     """Append rows of the columns that the table has now."""
     schema = spark.read.format("delta").load(str(path)).schema
-    values = {field.name: made_value(field.dataType) for field in schema} | {"p": "CAST(id % 3 AS INT)"}
-    rows = spark.range(num_rows).selectExpr(*(f"{value} AS `{name}`" for name, value in values.items()))
+    texts = F.expr(f"REPLACE(REPLACE('{ROW}', '#', id), '@', id % 3)")
+    rows = spark.range(num_rows).select(F.from_json(texts, schema).alias("row")).select("row.*")
     rows.repartition(num_files).write.format("delta").mode("append").save(str(path))
-
-
-def made_value(kind: DataType) -> str:
-    """An SQL expression of a type."""
-    if isinstance(kind, StructType):
-        fields = [f"'{field.name}', {made_value(field.dataType)}" for field in kind]
-        return f"NAMED_STRUCT({', '.join(fields)})"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY({made_value(kind.elementType)})"
-    if isinstance(kind, MapType):
-        return f"MAP('k', {made_value(kind.valueType)})"
-    return f"CAST(id AS {kind.simpleString()})"
 
 
 @pytest.mark.nightly

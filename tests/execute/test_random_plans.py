@@ -40,11 +40,6 @@ class Commit:
     adds: list[Action]
     removes: list[Action]
 
-    @property
-    def history(self) -> dict[str, int]:
-        """The metrics that the table's history shows."""
-        return {name: int(value) for name, value in self.info["operationMetrics"].items()}
-
     @cached_property
     def outputs(self) -> list[frozenset[int]]:
         """The numbers of the files whose rows each added file holds."""
@@ -62,11 +57,6 @@ class Outcome:
     @property
     def removes(self) -> list[Action]:
         return [remove for commit in self.commits for remove in commit.removes]
-
-    @property
-    def removed(self) -> list[set[str]]:
-        """The paths that each commit removed."""
-        return [{remove["path"] for remove in commit.removes} for commit in self.commits]
 
     @property
     def outputs(self) -> list[tuple[Action, frozenset[int]]]:
@@ -89,7 +79,8 @@ def run_statement(spark: SparkSession, table: Path, statement: str) -> Outcome:
 def assert_same_files(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
     """The files of the plan are gone, with their vectors, batch by batch."""
     batches: dict[int, set[str]] = {batch_id: set() for batch_id in plan.batches["batch_id"].to_pylist()}
-    batch_of_bin, removed = plan.bins["batch_id"].to_pylist(), outcome.removed
+    batch_of_bin = plan.bins["batch_id"].to_pylist()
+    removed = [{remove["path"] for remove in commit.removes} for commit in outcome.commits]
     for planned in plan.files.to_pylist():
         batches[batch_of_bin[planned["bin_id"]]].add(planned["path"])
     assert set(plan.files["path"].to_pylist()) == set().union(*removed)
@@ -122,10 +113,11 @@ def assert_same_metrics(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) 
     if not plan.exact.commits:
         return
     for commit, batch in zip(outcome.commits, plan.batches.to_pylist(), strict=True):
-        assert commit.history["numRemovedFiles"] == batch["num_files"]
-        assert commit.history["numRemovedBytes"] == batch["size_bytes"]
-        assert commit.history["numAddedFiles"] == batch["num_files_added"] == len(commit.adds)
-        assert commit.history["numDeletionVectorsRemoved"] == batch["num_deletion_vectors"]
+        history = {name: int(value) for name, value in commit.info["operationMetrics"].items()}
+        assert history["numRemovedFiles"] == batch["num_files"]
+        assert history["numRemovedBytes"] == batch["size_bytes"]
+        assert history["numAddedFiles"] == batch["num_files_added"] == len(commit.adds)
+        assert history["numDeletionVectorsRemoved"] == batch["num_deletion_vectors"]
 
 
 def check(recipe: Recipe, plan: CompactionPlan | None, outcome: Outcome) -> None:

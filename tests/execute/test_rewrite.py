@@ -245,27 +245,28 @@ TRACKING = {
 
 
 @pytest.mark.parametrize(
-    ("features", "configuration", "options", "reason"),
+    ("configuration", "partition", "options", "reason"),
     [
-        ([], {}, {"zorder_by": "id"}, 'it orders no rows: run it with strategy="optimize"'),
-        ([], {"delta.appendOnly": "true"}, {}, r"the table is append-only \(delta.appendOnly\)"),
-        (
-            ["domainMetadata", "rowTracking"],
-            TRACKING,
-            {},
-            "the table has row tracking and the ids of its rows would change: run it with",
-        ),
+        ({}, {}, {"zorder_by": "id"}, 'it orders no rows: run it with strategy="optimize"'),
+        ({"delta.appendOnly": "true"}, {}, {}, r"the table is append-only \(delta.appendOnly\)"),
+        (TRACKING, {}, {}, "the table has row tracking and the ids of its rows would change: run it with"),
+        ({}, {"s": ""}, {}, 's is "" in some files, which a write would turn into null'),
     ],
-    ids=["order", "append-only", "row tracking"],
+    ids=["order", "append-only", "row tracking", "empty partition value"],
 )
 def test_tables_and_plans_that_it_would_spoil_are_refused(
-    tmp_path: Path, features: list[str], configuration: dict[str, str], options: dict[str, Any], reason: str
+    tmp_path: Path,
+    configuration: dict[str, str],
+    partition: dict[str, str],
+    options: dict[str, Any],
+    reason: str,
 ) -> None:
     protocol = handmade.protocol()
-    if features:
-        protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": features}
-    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(10 * i)) for i in range(2)]
-    handmade.write_log(tmp_path, [protocol, handmade.metadata(configuration=configuration), *adds])
+    if configuration is TRACKING:
+        protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": ["domainMetadata", "rowTracking"]}
+    metadata = handmade.metadata({"id": "long", "s": "string"}, list(partition), configuration)
+    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(10 * i), partition) for i in range(2)]
+    handmade.write_log(tmp_path, [protocol, metadata, *adds])
     plan = open_table(tmp_path).plan_compaction(**options)
     before = folders.listing(tmp_path)
     with pytest.raises(UnsupportedTableError, match=reason) as caught:
@@ -273,14 +274,3 @@ def test_tables_and_plans_that_it_would_spoil_are_refused(
     assert str(caught.value).startswith('strategy="rewrite" can\'t run this plan, because ')
     assert "\n" not in str(caught.value)
     assert folders.listing(tmp_path) == before
-
-
-def test_empty_partition_values_are_refused(tmp_path: Path) -> None:
-    metadata = handmade.metadata({"id": "long", "s": "string"}, ["s"])
-    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(i), {"s": ""}) for i in range(2)]
-    table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
-    with pytest.raises(
-        UnsupportedTableError, match='s is "" in some files, which a write would turn into null'
-    ):
-        table.plan_compaction().run(strategy="rewrite", verify=False)
-    assert table.version == 0

@@ -22,11 +22,10 @@ from compaction_kit.errors import (
     RunFailedError,
 )
 from compaction_kit.execute import Progress
-from compaction_kit.plan.thresholds import CUBES
 from compaction_kit.text import format_size
 from tests import folders, handmade
 from tests.conftest import SetConf
-from tests.execute.meanwhile import clustered_table, commit_behind, once_rewriting, wait_until
+from tests.execute.meanwhile import commit_behind, once_rewriting, wait_until
 from tests.folders import data_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -47,33 +46,15 @@ def stop_at(step: str, error: type[BaseException]) -> Callable[[Progress], None]
     return report
 
 
-on_partitions_and_cubes = pytest.mark.parametrize(
-    ("strategy", "many_bins"),
-    [
-        ("optimize", "partitions"),
-        ("arrow", "partitions"),
-        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
-    ],
-    indirect=["many_bins"],
-)
-
-
 @pytest.fixture
-def many_bins(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """6 bins of 3 files, which is time enough between the first one and the commit.
+def many_bins(tmp_path: Path) -> Path:
+    """6 partitions of 3 files, which is time enough between the first bin and the commit.
 
-    They are partitions, in two of which two rows are deleted by vectors, or what is to become cubes.
+    In two of them two rows are deleted by vectors.
     """
-    folder = tmp_path / "table"
-    if getattr(request, "param", "partitions") == "partitions":
-        shaped_table(folder, partitions=6, files=3, rows=30, commits=2)
-        delete_by_vectors(folder, "p0003", "p0005")
-        return folder
-    made = clustered_table(folder)
-    largest = max(open_table(made).files().sizes.tolist())
-    for name in ("threshold", "targetCubeSize"):
-        request.getfixturevalue("confs")(f"{CUBES}.{name}", str(3 * largest))
-    return made
+    folder = Path(shaped_table(tmp_path / "table", partitions=6, files=3, rows=30, commits=2))
+    delete_by_vectors(folder, "p0003", "p0005")
+    return folder
 
 
 def delete_by_vectors(folder: Path, *partitions: str) -> None:
@@ -140,7 +121,7 @@ def test_a_run_can_be_cancelled_until_it_commits(changed: Path) -> None:
         assert data_files(changed) == files
 
 
-@on_partitions_and_cubes
+@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
 def test_a_cancelled_run_changes_nothing(
     spark: SparkSession, many_bins: Path, confs: SetConf, strategy: str
 ) -> None:
@@ -189,7 +170,7 @@ def test_cancelled_runs_leave_no_new_file(tmp_path: Path, pytestconfig: pytest.C
         assert folders.listing(folder).keys() == before
 
 
-@on_partitions_and_cubes
+@pytest.mark.parametrize("strategy", ["optimize", "arrow"])
 def test_what_another_writer_removes_is_left_out(many_bins: Path, strategy: str) -> None:
     table = open_table(many_bins)
     plan = table.plan_compaction()
@@ -229,20 +210,14 @@ def test_a_writer_who_takes_everything_wins(changed: Path, strategy: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("strategy", "many_bins"),
-    [
-        *((strategy, "partitions") for strategy in ("optimize", "arrow", "rewrite")),
-        pytest.param("optimize", "cubes", marks=pytest.mark.nightly),
-    ],
-    indirect=["many_bins"],
+    "strategy", ["optimize", "arrow", pytest.param("rewrite", marks=pytest.mark.nightly)]
 )
 def test_rows_appended_meanwhile_are_kept_and_the_content_is_proved(many_bins: Path, strategy: str) -> None:
     table = open_table(many_bins)
     plan = table.plan_compaction()
     source = plan.files["path"].to_pylist()[0]
     rows = pq.ParquetFile(many_bins / source).read()
-    partition = {"part": "p0000"} if plan.source.partition_columns else None
-    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, partition)
+    appended = handmade.write_data(many_bins, f"{source}-more.parquet", rows, {"part": "p0000"})
     act = commit_behind(many_bins, plan.version + 1, [appended])
     result = plan.run(strategy=strategy, progress=once_rewriting(act))
     assert result.verified is True
@@ -250,8 +225,7 @@ def test_rows_appended_meanwhile_are_kept_and_the_content_is_proved(many_bins: P
     assert (result.as_planned, result.conflicts) == (True, ())
     # What was appended was not touched, and is not compared.
     assert result.fingerprint is not None
-    # In two of the partitions two rows are deleted.
-    assert result.fingerprint.num_rows == 6 * 3 * 30 - (4 if plan.source.partition_columns else 0)
+    assert result.fingerprint.num_rows == 6 * 3 * 30 - 4
     assert table.files().num_files == 6 + 1
 
 
@@ -280,7 +254,7 @@ def test_a_damaged_data_file_stops_every_strategy(
     # Only Hadoop's checksum tells: the file itself can be read.
     sums = file.with_name(f".{file.name}.crc")
     sums.write_bytes(sums.read_bytes()[:-1] + b"?")
-    for strategy in ("auto", "arrow", "optimize", "rewrite"):
+    for strategy in ("arrow", "optimize", "rewrite"):
         with pytest.raises(RunFailedError, match="nothing was committed, the table is as it was") as caught:
             plan.run(strategy=strategy, verify=False)
         assert "\n" not in str(caught.value)

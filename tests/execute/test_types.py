@@ -15,10 +15,8 @@ from pyspark.sql import functions as sf
 from compaction_kit import open_table
 from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.jobs import session_confs
-from tests import folders, handmade
-from tests.execute.test_rewrite import assert_rewritten
+from tests import folders
 from tests.handmade import actions_of
-from tests.releases import since_spark
 from tests.rows import texts
 
 pytestmark = pytest.mark.spark
@@ -153,7 +151,9 @@ def rows(spark: SparkSession, typed: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("strategy", ["arrow", "optimize"])
+@pytest.mark.parametrize(
+    "strategy", ["arrow", "optimize", pytest.param("rewrite", marks=pytest.mark.nightly)]
+)
 def test_the_rows_are_the_same(
     spark: SparkSession, rows: list[str], compacted: Callable[[str], Compacted], strategy: str
 ) -> None:
@@ -173,35 +173,6 @@ def test_merged_stats_are_those_that_delta_makes(compacted: Callable[[str], Comp
         # Of the column that was added later most files say nothing.
         assert all("added" in place for place in set(theirs_said) - set(ours_said))
         assert ours_said == {key: theirs_said[key] for key in ours_said}
-
-
-@since_spark("4.1")
-@pytest.mark.nightly
-def test_rewritten_vectors_and_variants_are_the_same(
-    spark: SparkSession, typed: Path, tmp_path: Path
-) -> None:
-    folder = folders.copy(typed, tmp_path / "table")
-    name = f"delta.`{folder}`"
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    spark.sql(f"ALTER TABLE {name} ADD COLUMN (v VARIANT)")
-    values = "SELECT id, INT(id % 2), PARSE_JSON('{\"a\": 1}') FROM RANGE(3000, 3004, 1, 1)"
-    spark.sql(f"INSERT INTO {name} (id, p, v) {values}")
-    table = open_table(folder)
-    (first, *_) = actions_of(folder, 0, "add")
-    marked = {"add": first | {"deletionVector": handmade.inline_vector([0, 2, 3])}}
-    handmade.write_commit(folder, table.version + 1, [handmade.remove(first["path"]), marked])
-    plan = table.plan_compaction()
-    assert plan.source.snapshot.has_vectors
-    rows = texts(spark, folder)
-    assert len(rows) == 80 + 6 + 4 - 3 + 4
-    seen: list[float] = []
-    result = plan.run(strategy="rewrite", progress=lambda progress: seen.append(progress.fraction))
-    assert seen == sorted(seen)
-    assert_rewritten(folder, plan, result, plan.version + 1)
-    assert not table.files().snapshot.has_vectors
-    assert table.files().num_files == 2
-    assert texts(spark, folder) == rows
-    assert table.plan_compaction().is_empty
 
 
 CONDITIONS = (

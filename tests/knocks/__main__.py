@@ -1,4 +1,4 @@
-"""Play cases and count what they come to: python -m tests.knocks [kind …] [--seed N] [--factor F] [--write].
+"""Play cases and count what they come to: python -m tests.knocks [kind …] [--seed N] [--write].
 
 With --only KIND:NUMBER one case is played again, which is how a WRONG one is looked into.
 """
@@ -88,10 +88,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.knocks", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="kind", help=f"of {', '.join(KINDS)}; all by default")
     parser.add_argument("--seed", type=int, default=23)
-    parser.add_argument(
-        "--factor", type=float, default=1.0, help="how many times the cases that are asked for"
-    )
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which a kind is ended")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="play one case")
     parser.add_argument("--write", action="store_true", help=f"put the counts into {REPORT.name}")
     given = parser.parse_args()
@@ -103,10 +99,8 @@ def main() -> int:
     rows, is_wrong = [], False
     for kind in given.kinds or KINDS:
         start, found = time.monotonic(), Counter[str]()
-        count = max(round(given.factor * KINDS[kind].cases / KINDS[kind].size), 1)
+        count = KINDS[kind].cases // KINDS[kind].size
         for number in range(count):
-            if time.monotonic() - start > given.seconds:
-                break
             found[play(spark, kind, given.seed, number)] += 1
             print(f"{kind}: {number + 1} of {count}, {found[WRONG]} {WRONG}", end="\r", flush=True)
         rows.append(row(kind, found, time.monotonic() - start, given.seed))
