@@ -83,12 +83,8 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the Java stack trace of errors that it raises."""
-    logger = error_logger("SQLQueryContextLogger")
-
-    # One for each block: blocks of several threads end in any order.
-    def refuse(_: Any) -> bool:
-        return False
-
+    # A filter for each block: blocks of several threads end in any order.
+    logger, refuse = error_logger("SQLQueryContextLogger"), lambda _: False
     logger.addFilter(refuse)
     try:
         yield

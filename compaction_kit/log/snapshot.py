@@ -90,25 +90,19 @@ class Snapshot:
         return self._read(self.live, [pa.int64()], lambda source: [source.num_records()])[0]
 
     def _with_details(self, actions: pa.Table, kind: str) -> pa.Table:
-        physical = self.metadata.physical_names
-        names = {name: name for name in DETAILS}
-        names |= {PARTITION + name: PARTITION + physical[name] for name in self.metadata.partition_columns}
+        physical, partitioned = self.metadata.physical_names, self.metadata.partition_columns
+        columns = self._details(
+            actions, kind, [*DETAILS, *(PARTITION + physical[name] for name in partitioned)]
+        )
+        names = [*actions.column_names, *DETAILS, *(PARTITION + name for name in partitioned)]
+        return pa.table([*actions.columns, *columns], names)
 
-        def read(source: Source) -> list[pa.Array]:
-            raw = source.rows(names.values())
-            return [column(raw, kind, name) for name in names.values()]
-
-        columns = self._read(actions, [field_of(name)[1] for name in names.values()], read)
-        return pa.table([*actions.columns, *columns], [*actions.column_names, *names])
-
-    def details(self, names: Sequence[str]) -> pa.Table:
-        """Read more fields of the live files' add actions; `names` as in `log.actions`."""
-
+    def _details(self, actions: pa.Table, kind: str, names: Sequence[str]) -> list[pa.Array]:
         def read(source: Source) -> list[pa.Array]:
             raw = source.rows(names)
-            return [column(raw, "add", name) for name in names]
+            return [column(raw, kind, name) for name in names]
 
-        return pa.table(self._read(self.live, [field_of(name)[1] for name in names], read), names)
+        return self._read(actions, [field_of(name)[1] for name in names], read)
 
     @cached_property
     def clustering_tags(self) -> pa.Table:
@@ -116,13 +110,14 @@ class Snapshot:
 
         Columns: cube_id, cube_columns (the clustering columns as JSON), clustering_provider (string).
         """
-        found = self.details([f"{TAG}ZCUBE_ID", f"{TAG}ZCUBE_ZORDER_BY", "clustering_provider"])
-        return found.rename_columns(["cube_id", "cube_columns", "clustering_provider"])
+        names = [f"{TAG}ZCUBE_ID", f"{TAG}ZCUBE_ZORDER_BY", "clustering_provider"]
+        columns = self._details(self.live, "add", names)
+        return pa.table(columns, ["cube_id", "cube_columns", "clustering_provider"])
 
     @cached_property
     def removal_fields(self) -> pa.Table:
         """The fields of each live file's add action that its remove action repeats; see `REMOVAL_FIELDS`."""
-        return self.details(REMOVAL_FIELDS)
+        return pa.table(self._details(self.live, "add", REMOVAL_FIELDS), REMOVAL_FIELDS)
 
     def adds(self, files: pa.Table) -> list[Action]:
         """Read the add actions of some of the live files with all their fields, as the log has them."""

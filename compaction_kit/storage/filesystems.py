@@ -23,6 +23,7 @@ from compaction_kit.active import active_spark
 from compaction_kit.compat import has_jvm, java_class
 from compaction_kit.errors import StorageError
 from compaction_kit.session import get_spark
+from compaction_kit.storage.store import MOST_REQUESTS, S3_SCHEMES
 
 # Credentials of a role expire, so that they are resolved again after a while.
 _FRESH_SECONDS = 600
@@ -34,8 +35,8 @@ _STATUS = re.compile(
 )
 
 
-def open_filesystem(root: str, num_connections: int) -> fs.FileSystem:
-    """Return the file system of a URI; `storage.path_of` gives the paths that it takes."""
+def open_filesystem(root: str) -> fs.FileSystem:
+    """Return the file system of a URI; `store.path_of` gives the paths that it takes."""
     scheme, _, rest = root.partition(":")
     authority = rest.removeprefix("//").partition("/")[0] if rest.startswith("//") else ""
     session = active_spark()
@@ -45,14 +46,14 @@ def open_filesystem(root: str, num_connections: int) -> fs.FileSystem:
         since, found = _OPENED.get(key) or (0.0, None)
         if found is None or time.monotonic() - since > _FRESH_SECONDS:
             # The number of connections is that of I/O threads when a file system is made.
-            pa.set_io_thread_count(max(num_connections, pa.io_thread_count()))
+            pa.set_io_thread_count(max(MOST_REQUESTS, pa.io_thread_count()))
             found = _open(scheme, authority, root, spark)
             _OPENED[key] = time.monotonic(), found
         return found
 
 
 def _open(scheme: str, authority: str, root: str, spark: SparkSession | None) -> fs.FileSystem:
-    if scheme in ("s3", "s3a", "s3n"):
+    if scheme in S3_SCHEMES:
         # Small objects then take one request to write and not three.
         options: dict[str, Any] = {"allow_delayed_open": True, "connect_timeout": 10, "request_timeout": 60}
         # By default it is 3, which a store that asks for fewer requests ("503 Slow Down") uses up in 2 s.

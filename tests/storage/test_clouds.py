@@ -10,7 +10,8 @@ import pytest
 from pyarrow import fs
 
 import compaction_kit as ck
-from compaction_kit.storage import open_store, path_of
+from compaction_kit.storage import open_store
+from compaction_kit.storage.store import path_of
 
 
 @pytest.fixture(scope="module")
