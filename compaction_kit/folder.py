@@ -77,9 +77,7 @@ def look_through(
     """
     shown = (*_SHOWN, *(f"{column}=" for column in partition_columns))
     # Columns, not rows: Python's garbage collector would go through 100,000 tuples again and again.
-    paths: list[str] = []
-    sizes: list[int] = []
-    times: list[int] = []
+    paths, sizes, times = list[str](), list[int](), list[int]()
     directories, listed = dict[str, int](), store.listed()
 
     def look(folder: str) -> int:

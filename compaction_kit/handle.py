@@ -26,8 +26,7 @@ from compaction_kit.log.protocol import check_not_managed
 from compaction_kit.retention import GUARD, IGNORE_RETAIN
 from compaction_kit.session import get_spark
 from compaction_kit.sql import identifiers, name_parts, plain_path
-from compaction_kit.storage import Store, open_store
-from compaction_kit.storage.store import S3_SCHEMES
+from compaction_kit.storage import S3_SCHEMES, Store, open_store
 from compaction_kit.times import now, to_instant
 
 

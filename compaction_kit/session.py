@@ -55,9 +55,8 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
     Args:
         config: Spark settings for a new session, which override those of the kit; JARs named in
             "spark.jars.packages" are added to Delta's. An active session is not changed.
-        s3: Whether a new session is for tables on S3 ("s3a://bucket/table"): it has S3A's JARs, and more
-            tasks than cores. Give keys and endpoint as Hadoop's S3A takes them, by `config`
-            ("spark.hadoop.fs.s3a.endpoint") or the environment ("AWS_ACCESS_KEY_ID").
+        s3: Whether a new session has S3A's JARs, and more tasks than cores. S3A takes keys and endpoint
+            from `config` ("spark.hadoop.fs.s3a.endpoint") or the environment ("AWS_ACCESS_KEY_ID").
 
     Raises:
         SessionError: The active session can't read Delta, no Java fits, or Spark did not start.

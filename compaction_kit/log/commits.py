@@ -70,7 +70,6 @@ def commit_table(sources: Sequence[JsonSource]) -> pa.Table:
 
 
 def _sums(source: JsonSource) -> pa.Table:
-    """Sum up the file actions of each commit of a source."""
     names = ("size_bytes", "data_change", "deletion_timestamp")
     raw, length = source.rows(names), len(source.files)
     columns: dict[str, Any] = {}

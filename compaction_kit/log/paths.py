@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from urllib.parse import quote, unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,7 +44,7 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     """
     paths = one_array(paths)
     text = paths.buffers()[2]
-    if not text or not (_begins_with(paths, b"/.%") or re.search(rb"/[/.]", text)):
+    if not text or not (_begins_with(paths, "/.%") or re.search(rb"/[/.]", text)):
         return paths
     odd = pc.match_substring_regex(paths, r"^[/.%]|[^:/]//|:////|/\.\.?(?:/|$)")
     return _convert(paths, odd, _canonical)
@@ -60,7 +59,7 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
     """
     paths = one_array(paths)
     text = paths.buffers()[2]
-    if not text or not (_begins_with(paths, b"/.") or any(re.search(sign, text) for sign in (b"%", b":/"))):
+    if not text or not (_begins_with(paths, "/.") or any(re.search(sign, text) for sign in (b"%", b":/"))):
         return paths
     odd = pc.match_substring_regex(paths, r"%|^[./]|^[A-Za-z][A-Za-z0-9+.-]*:/")
     return _convert(paths, odd, lambda path: _place(path, store))
@@ -129,11 +128,8 @@ def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
-def _begins_with(paths: pa.Array, characters: bytes) -> bool:
-    """Return whether any path begins with one of some characters."""
-    offsets = np.frombuffer(paths.buffers()[1], np.int32)[paths.offset : paths.offset + len(paths) + 1]
-    firsts = np.frombuffer(paths.buffers()[2], np.uint8)[offsets[:-1][np.diff(offsets) > 0]]
-    return any(bool((firsts == character).any()) for character in characters)
+def _begins_with(paths: pa.Array, characters: str) -> bool:
+    return any(pc.any(pc.starts_with(paths, character)).as_py() for character in characters)
 
 
 def _convert(paths: pa.Array, odd: pa.Array, convert: Callable[[str], str]) -> pa.Array:

@@ -350,7 +350,6 @@ def _checked(name: str, action: Any) -> Action:
 
 
 def _without_nulls(fields: Action) -> Action:
-    """Return an action's fields as a commit writes them, without nulls."""
     return {
         name: _without_nulls(value) if isinstance(value, dict) and name != "partitionValues" else value
         for name, value in fields.items()

@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from compaction_kit.errors import CompactionKitError, TableNotFoundError, UnsupportedTableError
+from compaction_kit.storage.store import S3_SCHEMES as S3_SCHEMES
 from compaction_kit.storage.store import Answer, Entry, Item, Store
 
 __all__ = [
@@ -55,6 +56,7 @@ class LocalStore(Store):
         return os.path.realpath(self.place(place))
 
     def below(self, place: str) -> LocalStore:
+        """Return the store of a folder."""
         return LocalStore(self.real(place))
 
     def status(self, place: str = "") -> Entry | None:

@@ -27,7 +27,6 @@ from compaction_kit.storage.store import MOST_REQUESTS, S3_SCHEMES
 
 # Credentials of a role expire, so that they are resolved again after a while.
 _FRESH_SECONDS = 600
-_TRIES = 6
 _OPENED: dict[tuple[str, str, str], tuple[float, fs.FileSystem]] = {}
 _LOCK = threading.Lock()
 _STATUS = re.compile(
@@ -57,7 +56,7 @@ def _open(scheme: str, authority: str, root: str, spark: SparkSession | None) ->
         # Small objects then take one request to write and not three.
         options: dict[str, Any] = {"allow_delayed_open": True, "connect_timeout": 10, "request_timeout": 60}
         # By default it is 3, which a store that asks for fewer requests ("503 Slow Down") uses up in 2 s.
-        options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES)
+        options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=6)
         return fs.S3FileSystem(**options, **_s3_options(f"{scheme}://{authority}/", authority, spark))
     if scheme in ("gs", "gcs"):
         # By default the client retries for 15 minutes, also on a machine without credentials.

@@ -77,10 +77,6 @@ class Store:
 
     uri = real = place
 
-    def below(self, place: str) -> Store:
-        """Return the store of a folder."""
-        return Store(self.place(place))
-
     def relative(self, uri: str) -> str | None:
         """Return the place in this folder that a URI names; None if it is elsewhere."""
         # Other clients call the same storage s3 or s3n.

@@ -38,7 +38,6 @@ def test_a_place_is_relative_to_the_folder_or_a_uri(store: Store) -> None:
     assert store.relative(store.uri(place).replace("s3a:", "s3:")) == place
     assert store.relative(f"{store.root}-other/a") is None
     assert (store.status("p=1/b"), store.is_folder("p=1"), store.is_taken("p=2")) == (None, True, False)
-    assert store.below("p=1").read("a b%20.parquet", 0, 1) == b"0"
     with pytest.raises(FileNotFoundError):
         store.read("p=1/b")
 
