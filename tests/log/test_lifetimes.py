@@ -4,8 +4,7 @@ import deltalake
 import pytest
 
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.listing import LogFile, list_log, log_file, version_ranges
-from compaction_kit.storage import open_store
+from compaction_kit.log.listing import LogFile, log_file, version_ranges
 from tests import handmade
 
 
@@ -41,16 +40,6 @@ def test_a_file_lives_from_its_add_to_its_remove(
     expected: set[tuple[str, str | None, int, int | None]],
 ) -> None:
     assert lives(handmade.write_log(tmp_path, *commits)) == expected
-
-
-def test_a_trimmed_log_starts_at_its_oldest_checkpoint(changed: Path) -> None:
-    deltalake.DeltaTable(str(changed)).create_checkpoint()
-    handmade.remove_commits(changed, 0, 1, 2)
-    files = list_log(open_store(str(changed)))
-    assert version_ranges(files) == [range(4, 5)]
-    snapshot, lifetimes = TransactionLog(changed).lifetimes()
-    assert snapshot.version == 4
-    assert set(lifetimes["added"].to_pylist()) == {4}
 
 
 def files_of(commits: list[int], checkpoints: list[int]) -> list[LogFile]:

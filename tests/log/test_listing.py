@@ -21,41 +21,36 @@ def parts(version: int, have: set[int], num_parts: int) -> list[LogFile]:
     return [log_file(f"{version:020d}.checkpoint.{part:010d}.{num_parts:010d}.parquet", 50) for part in have]
 
 
-def test_a_checkpoint_that_lacks_a_part_does_not_count() -> None:
+def test_a_checkpoint_counts_if_all_its_parts_are_of_one_attempt_and_one_file_is_preferred() -> None:
     files = [*commits(0, 1, 2, 3), checkpoint(1), *parts(3, {1, 3}, 3)]
     assert find_segment(files).checkpoint == (checkpoint(1),)
     assert len(find_segment([*files, *parts(3, {2}, 3)]).checkpoint) == 3
-
-
-def test_parts_of_two_attempts_are_not_mixed_and_one_file_is_preferred() -> None:
     assert complete_checkpoints([*parts(3, {1}, 2), *parts(3, {2, 3}, 3)]) == {}
     assert complete_checkpoints([*parts(3, {1, 2}, 2), checkpoint(3)]) == {3: (checkpoint(3),)}
 
 
-def test_a_log_cleaned_up_to_a_checkpoint_is_read_from_there() -> None:
-    files = [checkpoint(5), *commits(4, 5, 6)]
-    assert [file.version for file in find_segment(files).commits] == [6]
-    with pytest.raises(
-        InvalidArgumentError, match=r"version=4 .* cleaned up to version 5; choose 5 or later"
-    ):
-        find_segment(files, 4)
-
-
-@pytest.mark.parametrize("version", [-1, 3, 10**9])
-def test_a_version_out_of_range_names_the_latest(version: int) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"version={version} does not exist: the latest is 2"):
-        find_segment(commits(0, 1, 2), version)
-
-
-def test_a_missing_commit_is_named() -> None:
-    with pytest.raises(CorruptLogError, match="lacks the commit of version 1 "):
-        find_segment(commits(0, 2, 3))
-    assert find_segment(commits(0, 2, 3), 0).version == 0
-
-
-def test_a_log_without_commits_and_checkpoints_is_corrupt() -> None:
-    with pytest.raises(CorruptLogError, match="no commit and no checkpoint"):
-        find_segment([log_file("_last_checkpoint"), log_file("00000000000000000000.crc")])
+@pytest.mark.parametrize(
+    ("files", "version", "error", "words"),
+    [
+        *(
+            (commits(0, 1, 2), v, InvalidArgumentError, f"version={v} does not exist: the latest is 2")
+            for v in (-1, 3, 10**9)
+        ),
+        (
+            [checkpoint(5), *commits(4, 5, 6)],
+            4,
+            InvalidArgumentError,
+            "version=4 .* cleaned up to version 5; choose 5 or later",
+        ),
+        (commits(0, 2, 3), None, CorruptLogError, "lacks the commit of version 1 "),
+        ([log_file("_last_checkpoint"), log_file(f"{0:020}.crc")], None, CorruptLogError, "no commit and no"),
+    ],
+)
+def test_a_version_that_can_t_be_read_is_refused(
+    files: list[LogFile], version: int | None, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        find_segment(files, version)
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)), st.none() | st.integers(0, 9))

@@ -1,5 +1,6 @@
 """Logs that are odd in one place: what isn't needed is null, what Delta reads is read, the rest is named."""
 
+import json
 import os
 import warnings
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import CorruptLogError
-from tests import checkpoints, deltas_view, handmade
+from compaction_kit.errors import CorruptLogError, UnsupportedTableError
+from tests import checkpoints, deltas_view, folders, handmade
+from tests.test_table import refused
 
 DEEP = "[" * 3_000 + "]" * 3_000
 INFOS = [
@@ -48,50 +50,83 @@ def test_an_odd_commit_info_takes_nothing_down(info: str, tmp_path: Path) -> Non
     assert table.log.actions(1)["action"].to_pylist() == ["add", "commitInfo"]
 
 
+NO_SENSE = [
+    "null",
+    "[]",
+    "7",
+    f'{{"metaData":{DEEP}}}',
+    b'{"txn":{"appId":"\xff"}}',
+    b'{"add":{"path":"\xff","size":1}}',
+    '{"metaData":[]}',
+    '{"metaData":{"schemaString":{}}}',
+    '{"protocol":{"minReaderVersion":"1","minWriterVersion":2}}',
+    '{"protocol":{"minReaderVersion":1}}',
+    '{"txn":5}',
+    '{"domainMetadata":{"domain":[]}}',
+    '{"add":{"path":"x","size":1}}{"add":{"path":"y","size":1}}',
+]
+SCHEMAS = [
+    "5",
+    "[]",
+    '{"type":"struct"}',
+    '{"type":"struct","fields":[5]}',
+    '{"type":"struct","fields":[{"name":"id","type":{"type":"bag"}}]}',
+    '{"type":"struct","fields":[{"name":"id","type":' + '{"type":"array","elementType":' * 2_000 + '"long"',
+]
+
+
 @pytest.mark.parametrize(
-    "line",
+    ("line", "words"),
     [
-        "null",
-        "[]",
-        "7",
-        f'{{"metaData":{DEEP}}}',
-        b'{"txn":{"appId":"\xff"}}',
-        b'{"add":{"path":"\xff","size":1}}',
-        '{"metaData":[]}',
-        '{"metaData":{"schemaString":{}}}',
-        '{"protocol":{"minReaderVersion":"1","minWriterVersion":2}}',
-        '{"protocol":{"minReaderVersion":1}}',
-        '{"txn":5}',
-        '{"domainMetadata":{"domain":[]}}',
-        '{"add":{"path":"x","size":1}}{"add":{"path":"y","size":1}}',
+        *((line, f"{handmade.log_name(1)} is damaged") for line in NO_SENSE),
+        *(
+            (json.dumps({"metaData": {"schemaString": text}}), "metaData action is damaged")
+            for text in SCHEMAS
+        ),
+        ('{"add":{"path":"x","size":-1}}', "the file x has -1 bytes: restore it from a backup"),
+        ('{"add":{"path":"x"}}', "the file x has None bytes: restore it from a backup"),
     ],
 )
-def test_a_line_that_makes_no_sense_is_refused_with_the_files_name(line: str | bytes, tmp_path: Path) -> None:
+def test_a_line_that_can_t_be_used_is_refused(line: str | bytes, words: str, tmp_path: Path) -> None:
     table = write(tmp_path, line)
-    with pytest.raises(CorruptLogError, match=r"00000000000000000001\.json") as caught:
-        open_table(table).files()
-    assert "\n" not in str(caught.value)
+    before = folders.listing(table)
+    refused(lambda: open_table(table).files(), CorruptLogError, words)
+    assert folders.listing(table) == before
 
 
 @pytest.mark.parametrize(
-    "schema",
+    ("protocol", "words"),
     [
-        "5",
-        "[]",
-        '{"type":"struct"}',
-        '{"type":"struct","fields":[5]}',
-        '{"type":"struct","fields":[{"name":"id","type":{"type":"bag"}}]}',
-        '{"type":"struct","fields":[{"name":"id","type":'
-        + '{"type":"array","elementType":' * 2_000
-        + '"long"',
+        (handmade.protocol(4, 7), "reader version 4 and this package reads up to 3: use a newer one"),
+        (handmade.protocol(features=["deletionVectors", "timeToo"]), "the reader feature timeToo, which"),
     ],
 )
-def test_a_schema_that_is_none_is_refused(schema: str, tmp_path: Path) -> None:
-    metadata = handmade.metadata()
-    metadata["metaData"]["schemaString"] = schema
-    table = handmade.write_log(tmp_path, [metadata, handmade.add("a")])
-    with pytest.raises(CorruptLogError, match="metaData action is damaged"):
-        open_table(table).files()
+def test_a_table_that_needs_more_is_refused(tmp_path: Path, protocol: handmade.Action, words: str) -> None:
+    table = write(tmp_path, json.dumps(protocol))
+    refused(lambda: open_table(table).files(), UnsupportedTableError, words)
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        *((share, "restore it from a backup") for share in (0.999, 0.6, 0.3)),
+        *((b"\n", "is empty"), (b"null\n", "is damaged")),
+    ],
+)
+def test_a_commit_that_is_cut_or_empty_is_named(tmp_path: Path, left: float | bytes, words: str) -> None:
+    # pyarrow alone would end the process at a text that begins with null.
+    table = write(tmp_path)
+    file = handmade.commit_path(table, 1)
+    data = file.read_bytes().rstrip()
+    file.write_bytes(left if isinstance(left, bytes) else data[: int(len(data) * left)])
+    refused(lambda: open_table(table).files(), CorruptLogError, file.name, words)
+
+
+@pytest.mark.parametrize("name", ["protocol", "metaData"])
+def test_a_log_without_a_protocol_or_metadata_is_refused(tmp_path: Path, name: str) -> None:
+    have = [handmade.protocol(), handmade.metadata(), handmade.add("a")]
+    handmade.write_commit(tmp_path, 0, [action for action in have if name not in action])
+    refused(lambda: open_table(tmp_path).files(), CorruptLogError, f"no {name} action")
 
 
 def with_checkpoint(tmp_path: Path) -> tuple[Path, Path]:

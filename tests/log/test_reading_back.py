@@ -34,20 +34,11 @@ def life(copy_of: CopyOf, lived: Path) -> Path:
     return copy_of(lived)
 
 
-def test_every_version_holds_the_files_that_delta_says(spark: SparkSession, lived: Path) -> None:
-    states = deltas_view.states(spark, lived, range(5))
-    assert list(states) == list(range(5))
-    for version, state in states.items():
-        found = {path: (size, records) for (path, _), (size, _, records) in state.live.items()}
-        assert files_of(lived, version) == found
-    assert files_of(lived) == found
-
-
 @pytest.mark.parametrize(
     ("properties", "suffix"),
     [
         ({}, "parquet"),
-        pytest.param(PARSED, "parquet", marks=since_delta("4.1")),
+        pytest.param(PARSED, "parquet", marks=[since_delta("4.1"), pytest.mark.nightly]),
         (V2, "parquet"),
         pytest.param(V2, "json", marks=pytest.mark.nightly),
     ],
@@ -78,6 +69,7 @@ def test_a_checkpoint_of_delta_says_the_same_as_the_commits(
             files_of(life)
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_lacking_a_part_is_passed_over(spark: SparkSession, life: Path, confs: SetConf) -> None:
     expected = files_of(life)
     confs("spark.databricks.delta.checkpoint.partSize", "3")

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit import open_table
-from compaction_kit.errors import CorruptLogError, UnsupportedTableError
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.snapshot import newest_actions
-from tests import checkpoints, folders, handmade
+from tests import checkpoints, handmade
 
 # "a%62" and "ab" are two files to Delta: it compares paths as they are written.
 PATHS = st.sampled_from(["a", "a%20b", "a%62", "ab", "c%2525", "c%25", "d"])
@@ -97,64 +96,3 @@ def test_a_count_of_records_that_none_can_be_is_none(tmp_path: Path, has_checkpo
     assert files.to_arrow().sort_by("path")["num_records"].to_pylist() == list(COUNTS.values())
     # Nor are there bounds in what can't be read.
     assert files.overlap("id").num_unknown == len(COUNTS)
-
-
-def _refused(table: Path, kind: type[Exception], words: str) -> None:
-    before = folders.listing(table)
-    with pytest.raises(kind, match=words) as caught:
-        open_table(table).files()
-    assert "\n" not in str(caught.value)
-    assert folders.listing(table) == before
-
-
-@pytest.mark.parametrize(
-    ("left", "words"),
-    [
-        *((share, "damaged .*: restore it from a backup") for share in (0.999, 0.6, 0.3)),
-        *((b"\n", "empty"), (b"null\n", "damaged")),
-    ],
-)
-def test_a_commit_that_is_cut_or_empty_is_named(tmp_path: Path, left: float | bytes, words: str) -> None:
-    # pyarrow alone would end the process at a text that begins with null.
-    commits = [handmade.add("a")], [handmade.add("b"), handmade.add("c")], [handmade.add("d")]
-    file = handmade.commit_path(handmade.write_log(tmp_path, *commits), 1)
-    data = file.read_bytes().rstrip()
-    file.write_bytes(left if isinstance(left, bytes) else data[: int(len(data) * left)])
-    _refused(tmp_path, CorruptLogError, f"{file.name} is {words}")
-
-
-@pytest.mark.parametrize("name", ["protocol", "metaData"])
-def test_a_log_without_a_protocol_or_metadata_is_refused(tmp_path: Path, name: str) -> None:
-    have = [handmade.protocol(), handmade.metadata(), handmade.add("a")]
-    handmade.write_commit(tmp_path, 0, [action for action in have if name not in action])
-    _refused(tmp_path, CorruptLogError, f"no {name} action")
-
-
-@pytest.mark.parametrize(
-    ("protocol", "words"),
-    [
-        (handmade.protocol(4, 7), "reader version 4 and this package reads up to 3"),
-        (handmade.protocol(features=["deletionVectors", "timeToo"]), "feature timeToo, .*: use a newer one"),
-        *(
-            (handmade.protocol(features=[name]), rf"managed by its catalog \({name}\)")
-            for name in ("catalogManaged", "catalogOwned-preview")
-        ),
-    ],
-)
-def test_a_table_that_needs_more_is_refused(tmp_path: Path, protocol: handmade.Action, words: str) -> None:
-    handmade.write_log(tmp_path, [protocol])
-    _refused(tmp_path, UnsupportedTableError, words)
-
-
-def test_a_checkpoint_that_is_no_parquet_file_is_named(changed: Path) -> None:
-    handmade.commit_path(changed, 4, "checkpoint.parquet").write_bytes(b"PAR1 no more")
-    _refused(changed, CorruptLogError, r"0004\.checkpoint\.parquet is damaged .*: restore it from a backup")
-
-
-@pytest.mark.parametrize("size", [-1, None])
-def test_a_size_that_no_file_has_is_refused_with_its_file(tmp_path: Path, size: int | None) -> None:
-    broken = handmade.add("b")
-    broken["add"]["size"] = size
-    handmade.write_log(tmp_path, [handmade.add("a"), handmade.remove("c")], [broken])
-    with pytest.raises(CorruptLogError, match=rf"the file b has {size} bytes: restore it from a backup"):
-        open_table(tmp_path).files()
