@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:On S3 Delta keeps the writers of one Spark driver apart"),
 ]
 # What two tests have on them, for docs/works.py.
-SEEN, AFTERWARDS = ("read", "survey", "proof", "restore"), ("rewrite", "manifests", "vacuum")
+SEEN, AFTERWARDS = ("read", "survey", "proof"), ("rewrite", "restore", "manifests", "vacuum")
 # Puts a copy of a local table at a name; returns its URI.
 Put = Callable[[Path, str], str]
 
@@ -55,7 +55,7 @@ def put(request: pytest.FixtureRequest, spark: SparkSession, confs: Any) -> Put:
 @pytest.mark.works("S3", *SEEN, "arrow", when="s3")
 @pytest.mark.works("HDFS", *SEEN, "optimize", when="hdfs")
 @pytest.mark.refused("HDFS", "arrow", when="hdfs")
-def test_a_table_is_seen_compacted_with_proof_and_restored(
+def test_a_table_is_seen_and_compacted_with_proof(
     put: Put, spark: SparkSession, shaped: Path, tmp_path: Path
 ) -> None:
     uri = put(shaped, f"{tmp_path.name}/t")
@@ -79,15 +79,11 @@ def test_a_table_is_seen_compacted_with_proof_and_restored(
     assert table.files().num_files == plan.num_files_added == 3
     assert rows.by_spark(spark, uri) == rows.on_disk(shaped, 4)
 
-    # Go back.
-    assert table.plan_restore(2).run().version == 6
-    assert rows.by_spark(spark, uri) == rows.on_disk(shaped, 2) != rows.on_disk(shaped, 4)
-
 
 @pytest.mark.works("S3", *AFTERWARDS, when="s3")
 @pytest.mark.works("HDFS", *AFTERWARDS, when="hdfs")
 @pytest.mark.nightly
-def test_a_table_is_rewritten_listed_in_a_manifest_and_vacuumed(
+def test_a_table_is_rewritten_restored_listed_in_a_manifest_and_vacuumed(
     put: Put, spark: SparkSession, shaped: Path, confs: Any, tmp_path: Path
 ) -> None:
     uri = put(shaped, f"lake/{tmp_path.name}")
@@ -98,6 +94,11 @@ def test_a_table_is_rewritten_listed_in_a_manifest_and_vacuumed(
     reads = measure_reads(spark, uri, 4, 5, "id IS NOT NULL", repeats=1)
     assert (reads.files_before, reads.files_after, reads.same_result) == (21, 3, True)
     assert (reads.bytes_before, reads.bytes_after) == (plan.bytes_removed, int(table.files().sizes.sum()))
+
+    # Go back, and forth.
+    assert table.plan_restore(2).run().version == 6
+    assert rows.by_spark(spark, uri) == rows.on_disk(shaped, 2) != rows.on_disk(shaped, 4)
+    assert table.plan_restore(5).run().version == 7
 
     # A manifest, and vacuum: exactly its files go.
     interop.generate_manifest(table)
@@ -111,17 +112,24 @@ def test_a_table_is_rewritten_listed_in_a_manifest_and_vacuumed(
     assert table.versions()["readable"].to_pylist()[:2] == ["yes", "missing files"]
 
 
-@pytest.mark.works("S3", "optimize")
-def test_a_commit_that_could_be_lost_on_s3_is_warned_of(
+def test_a_commit_that_could_be_lost_on_s3_is_said_of_a_plan(
     spark: SparkSession, on_s3: stores.Server, shaped: Path, confs: Any, tmp_path: Path
 ) -> None:
     plan = ck.open_table(on_s3.upload(shaped, tmp_path.name), spark).plan_compaction(max_file_size="1 MiB")
     assert "one of the two commits is lost" in plan.explain()
+    confs("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
+    assert plan.warnings == ()
+
+
+@pytest.mark.works("S3", "optimize")
+@pytest.mark.nightly
+def test_a_run_on_s3_warns_of_a_commit_that_could_be_lost(
+    spark: SparkSession, on_s3: stores.Server, shaped: Path, tmp_path: Path
+) -> None:
+    plan = ck.open_table(on_s3.upload(shaped, tmp_path.name), spark).plan_compaction(max_file_size="1 MiB")
     with pytest.warns(UserWarning, match="On S3 Delta keeps the writers of one Spark driver apart"):
         result = plan.run(strategy="optimize")
     assert (result.as_planned, result.verified, result.versions) == (True, True, (5,))
-    confs("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
-    assert plan.warnings == ()
 
 
 @pytest.mark.works("S3", "workbench", when="s3")
