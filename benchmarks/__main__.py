@@ -7,7 +7,6 @@ more ways. A ratio is of best times; of several seeds it is the median, with the
 --factor makes tables of fewer files, for a first look.
 """
 
-import argparse
 import tempfile
 from dataclasses import replace
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from pathlib import Path
 from statistics import median
 
 import compaction_kit as ck
+from benchmarks import parser
 from benchmarks.compact import SHAPES, WAYS, Runs, by_kit, measure, warm_up
 
 TABLES = "5,000 × 2 KB", "100 × 50 × 20 KB", "2,000 × 5 × 6 KB", "24 × 19 MB", "INT96 and nested"
@@ -65,11 +65,9 @@ def spread(values: list[float], unit: str) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--factor", type=float, default=1.0)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--factor", type=float, default=1.0)
+    arguments.add_argument("--repeats", type=int, default=3)
+    arguments.add_argument("--seeds", type=int, nargs="+", default=[0])
+    options = arguments.parse_args()
     main(options.factor, options.repeats, options.seeds)

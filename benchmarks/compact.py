@@ -1,6 +1,6 @@
 """Compact tables of many shapes, in every way that there is: what it takes, and what comes out.
 
-    python -P benchmarks/compact.py [table …] [--factor 0.1] [--repeats 5]
+    python -m benchmarks.compact [table …] [--factor 0.1] [--repeats 5]
 
 Every way runs on a copy of its own of the same table, all in turn, round after round in one session,
 so that each has what Java has compiled by then; one that takes long runs once. Times go from the open
@@ -9,7 +9,6 @@ of the best to the strategy "arrow", the memory that all processes together took
 the bytes that come out. --factor makes tables of fewer files.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -19,16 +18,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
+from benchmarks import parser, timed
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.text import MIB, format_size
+from tests import handmade
 
 Way = Callable[[SparkSession, Path, int], None]
 
@@ -143,9 +144,7 @@ def measure(
             if runs.seconds and runs.best > LONG_SECONDS:
                 continue
             with copied(table, copy) as place, peak_memory(runs.memory):
-                start = time.perf_counter()
-                run(spark, place, target)
-                runs.seconds.append(time.perf_counter() - start)
+                runs.seconds.append(timed(partial(run, spark, place, target))[0])
                 runs.size_bytes = ck.open_table(place).files().size_bytes
     return found
 
@@ -246,39 +245,21 @@ WAYS = {
 def random_numbers(spark: SparkSession, table: Path, shape: Shape) -> Path:
     """Random rows of two numbers in files of about the same size, in one commit."""
     rng = np.random.default_rng(shape.seed)
-    (table / "_delta_log").mkdir(parents=True)
-    fields = [("id", "long"), ("v", "double"), *([("p", "integer")] if shape.partitions else [])]
-    schema = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields]
-    metadata = {
-        "id": "11111111-1111-1111-1111-111111111111",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": schema}),
-        "partitionColumns": ["p"] if shape.partitions else [],
-        "configuration": {},
-    }
-    lines = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
+    columns = {"id": "long", "v": "double"} | ({"p": "integer"} if shape.partitions else {})
+    actions = [handmade.metadata(columns, ["p"] if shape.partitions else [])]
     rows = max(shape.file_bytes // BYTES_A_ROW, 1)
     for partition in range(shape.partitions or 1):
-        folder = f"p={partition}/" if shape.partitions else ""
-        (table / folder).mkdir(exist_ok=True)
+        folder, values = (f"p={partition}/", {"p": str(partition)}) if shape.partitions else ("", {})
         for i in range(shape.files):
-            name = f"{folder}part-{i:05d}.parquet"
             ids = rng.integers(0, 2**62, rows)
-            pq.write_table(pa.table({"id": ids, "v": rng.random(rows)}), table / name, use_dictionary=False)
+            data = pa.table({"id": ids, "v": rng.random(rows)})
+            name = f"{folder}part-{i:05d}.parquet"
+            action = handmade.write_data(table, name, data, values, use_dictionary=False)
             stats = {"numRecords": rows, "nullCount": {"id": 0, "v": 0}}
             stats |= {"minValues": {"id": int(ids.min())}, "maxValues": {"id": int(ids.max())}}
-            add = {
-                "path": name,
-                "partitionValues": {"p": str(partition)} if shape.partitions else {},
-                "size": (table / name).stat().st_size,
-                "modificationTime": 1_700_000_000_000,
-                "dataChange": True,
-                "stats": json.dumps(stats),
-            }
-            lines.append({"add": add})
-    log = table / "_delta_log" / f"{0:020d}.json"
-    log.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    return table
+            action["add"]["stats"] = json.dumps(stats)
+            actions.append(action)
+    return handmade.write_log(table, actions)
 
 
 def marked(spark: SparkSession, table: Path, shape: Shape) -> Path:
@@ -308,46 +289,20 @@ def nested(spark: SparkSession, table: Path, shape: Shape) -> Path:
 def flights(spark: SparkSession, table: Path, shape: Shape) -> Path:
     """Rows of 20 columns, three of them texts, in files of one row group each, in one commit."""
     rng = np.random.default_rng(shape.seed)
-    (table / "_delta_log").mkdir(parents=True)
     rows = shape.file_bytes // BYTES_A_FLIGHT
-    texts = {
-        name: [f"{name}{i:03d}" for i in range(n)]
-        for name, n in (("carrier", 16), ("tail", 4_000), ("dest", 105))
-    }
-    numbers = [f"n{i:02d}" for i in range(17)]
-    kinds = (
-        dict.fromkeys(numbers[:12], "long")
-        | dict.fromkeys(numbers[12:], "double")
-        | dict.fromkeys(texts, "string")
-    )
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in kinds.items()]
-    metadata = {
-        "id": "22222222-2222-2222-2222-222222222222",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": [],
-        "configuration": {},
-    }
-    lines = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
+    sizes = {"carrier": 16, "tail": 4_000, "dest": 105}
+    texts = {name: pa.array([f"{name}{i:03d}" for i in range(size)]) for name, size in sizes.items()}
+    whole, real = [f"n{i:02d}" for i in range(12)], [f"n{i:02d}" for i in range(12, 17)]
+    kinds = dict.fromkeys(whole, "long") | dict.fromkeys(real, "double") | dict.fromkeys(texts, "string")
+    actions = [handmade.metadata(kinds)]
     for i in range(shape.files):
-        name = f"part-{i:05d}.parquet"
-        columns: dict[str, object] = {one: rng.integers(0, 1_440, rows) for one in numbers[:12]}
-        columns |= {one: rng.random(rows) for one in numbers[12:]}
+        columns: dict[str, object] = {one: rng.integers(0, 1_440, rows) for one in whole}
+        columns |= {one: rng.random(rows) for one in real}
         for one, words in texts.items():
-            columns[one] = pa.array(words).take(pa.array(rng.integers(0, len(words), rows)))
-        pq.write_table(pa.table(columns), table / name, use_dictionary=[*numbers[:12], *texts])
-        add = {
-            "path": name,
-            "partitionValues": {},
-            "size": (table / name).stat().st_size,
-            "modificationTime": 1_700_000_000_000,
-            "dataChange": True,
-            "stats": json.dumps({"numRecords": rows}),
-        }
-        lines.append({"add": add})
-    log = table / "_delta_log" / f"{0:020d}.json"
-    log.write_text("\n".join(map(json.dumps, lines)) + "\n")
-    return table
+            columns[one] = words.take(pa.array(rng.integers(0, len(words), rows)))
+        data, name = pa.table(columns), f"part-{i:05d}.parquet"
+        actions.append(handmade.write_data(table, name, data, use_dictionary=[*whole, *texts]))
+    return handmade.write_log(table, actions)
 
 
 SHAPES = {
@@ -363,9 +318,9 @@ SHAPES = {
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("tables", nargs="*", choices=[[], *SHAPES])
-    parser.add_argument("--factor", type=float, default=1.0)
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("tables", nargs="*", choices=[[], *SHAPES])
+    arguments.add_argument("--factor", type=float, default=1.0)
+    arguments.add_argument("--repeats", type=int, default=5)
+    options = arguments.parse_args()
     main(options.tables or list(SHAPES), options.factor, options.repeats)

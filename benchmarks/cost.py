@@ -9,7 +9,6 @@ what it took, and how many times as long as the range's middle that is; then how
 two, and how many within their range. --factor makes tables of fewer files. Rates of the user are left alone.
 """
 
-import argparse
 import math
 import tempfile
 from collections import defaultdict
@@ -22,7 +21,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
-from benchmarks import compact
+from benchmarks import compact, parser
 from compaction_kit import cost, datasets
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.text import MIB, format_range
@@ -133,9 +132,9 @@ TABLES: dict[str, Make] = {
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("tables", nargs="*", choices=[[], *TABLES])
-    parser.add_argument("--factor", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=2)
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("tables", nargs="*", choices=[[], *TABLES])
+    arguments.add_argument("--factor", type=float, default=1.0)
+    arguments.add_argument("--rounds", type=int, default=2)
+    options = arguments.parse_args()
     main(options.tables or list(TABLES), options.factor, options.rounds)

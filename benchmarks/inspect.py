@@ -1,23 +1,16 @@
 """Read large logs: the kit beside the deltalake package and Delta's own cold snapshot.
 
-    python -P benchmarks/inspect.py [number of adds …] [--readers "kit files" deltalake …]
+    python -m benchmarks.inspect [number of adds …] [--readers "kit files" deltalake …]
 
 Each reader runs in a process of its own on the same logs, in turn, in one run. Prints seconds
 (the best of some), ratios to the kit, and peak memory; and how long the kit takes to open the
 table again after one more commit.
 """
 
-# Run without -P, this folder would stand before the standard library's module of the same name.
-import sys
-
-sys.path = [entry for entry in sys.path if not entry.rstrip("/").endswith("benchmarks")]
-
-import argparse
 import json
 import shutil
-import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -26,6 +19,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from benchmarks import measure_alone, parser, timed
+from tests import handmade
 
 NUM_COMMITS = 100
 # With 33 columns of stats, more adds than this make a log of many GB.
@@ -44,7 +40,7 @@ def main(sizes: list[int], readers: list[str]) -> None:
             for shape, table in make_logs(Path(folder), num_adds):
                 print(f"\n{num_adds:,} adds, {shape}: {log_mib(table):,.0f} MiB of log")
                 report(shape, {reader: measure(reader, table) for reader in readers})
-                seconds, _ = run_alone("kit again", table)
+                seconds, _ = measure_alone("inspect", "kit again", table)
                 print(f"  {'kit again':<12} {seconds:7.2f} s, after one more commit", flush=True)
                 shutil.rmtree(table)
 
@@ -77,21 +73,8 @@ def measure(reader: str, table: Path) -> tuple[float, float]:
     # From memory, not from the disk, for whoever comes first too.
     for file in (table / "_delta_log").iterdir():
         file.read_bytes()
-    runs = [run_alone(reader, table) for _ in range(REPEATS)]
+    runs = [measure_alone("inspect", reader, table) for _ in range(REPEATS)]
     return min(seconds for seconds, _ in runs), max(mib for _, mib in runs)
-
-
-def run_alone(reader: str, table: Path) -> tuple[float, float]:
-    done = subprocess.run(
-        [sys.executable, "-P", __file__, "--measure", reader, str(table)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{reader}: {done.stderr[-2000:]}")
-    seconds, mib = json.loads(done.stdout.splitlines()[-1])
-    return seconds, mib
 
 
 def measure_here(reader: str, table: str) -> None:
@@ -109,7 +92,7 @@ def measure_here(reader: str, table: str) -> None:
     if reader == "kit again":
         read(table)
         append_commit(Path(table))
-    print(json.dumps([timed(lambda: read(table)), peak()]))
+    print(json.dumps([timed(lambda: read(table))[0], peak()]))
 
 
 @contextmanager
@@ -117,12 +100,6 @@ def small_log() -> Iterator[Path]:
     """A log of a few files, to warm up with."""
     with tempfile.TemporaryDirectory(prefix="inspect-") as name:
         yield make_log(Path(name) / "small", NUM_COMMITS, 3, NUM_COMMITS)
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def read_kit(table: str, records: bool = False) -> None:
@@ -203,23 +180,8 @@ def make_log(table: Path, num_adds: int, columns: int, tail: int) -> Path:
 def commit_texts(num_adds: int, columns: int, num_commits: int = NUM_COMMITS) -> Iterator[str]:
     rng = np.random.default_rng(SEED)
     names = ["id", "v", *(f"c{i}" for i in range(columns - 3)), "d"]
-    fields: list[dict[str, object]] = [
-        {"name": n, "type": "string" if n == "d" else "long", "nullable": True, "metadata": {}} for n in names
-    ]
-    schema = json.dumps({"type": "struct", "fields": fields})
-    head = [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {
-            "metaData": {
-                "id": "11111111-1111-1111-1111-111111111111",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": schema,
-                "partitionColumns": ["d"],
-                "configuration": {},
-                "createdTime": 1_700_000_000_000,
-            }
-        },
-    ]
+    kinds = {name: "string" if name == "d" else "long" for name in names}
+    head = [handmade.protocol(), handmade.metadata(kinds, ["d"])]
     values = dict.fromkeys(names[:-1], 123_456)
     bounds = json.dumps(json.dumps(values)).strip('"')
     nulls = json.dumps(json.dumps(dict.fromkeys(values, 0))).strip('"')
@@ -244,28 +206,16 @@ def commit_texts(num_adds: int, columns: int, num_commits: int = NUM_COMMITS) ->
 def write_checkpoint(log: Path, version: int, texts: Iterable[str]) -> None:
     """A classic checkpoint of these commits, as another engine would write it: one file."""
     text_map = pa.map_(pa.string(), pa.string())
-    add = pa.struct(
-        [
-            ("path", pa.string()),
-            ("partitionValues", text_map),
-            ("size", pa.int64()),
-            ("modificationTime", pa.int64()),
-            ("dataChange", pa.bool_()),
-            ("stats", pa.string()),
-        ]
-    )
+    add = pa.struct({
+        "path": pa.string(), "partitionValues": text_map, "size": pa.int64(),
+        "modificationTime": pa.int64(), "dataChange": pa.bool_(), "stats": pa.string(),
+    })  # fmt: skip
     protocol = pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])
     form = pa.struct([("provider", pa.string()), ("options", text_map)])
-    metadata = pa.struct(
-        [
-            ("id", pa.string()),
-            ("format", form),
-            ("schemaString", pa.string()),
-            ("partitionColumns", pa.list_(pa.string())),
-            ("configuration", text_map),
-            ("createdTime", pa.int64()),
-        ]
-    )
+    metadata = pa.struct({
+        "id": pa.string(), "format": form, "schemaString": pa.string(), "configuration": text_map,
+        "partitionColumns": pa.list_(pa.string()), "createdTime": pa.int64(),
+    })  # fmt: skip
     remove = pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_())])
     schema = pa.schema([("protocol", protocol), ("metaData", metadata), ("add", add), ("remove", remove)])
     total = 0
@@ -282,8 +232,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         measure_here(*sys.argv[2:])
     else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-        parser.add_argument("sizes", type=int, nargs="*", default=[100_000, 1_000_000])
-        parser.add_argument("--readers", nargs="+", choices=READERS, default=READERS)
-        options = parser.parse_args()
+        arguments = parser(__doc__)
+        arguments.add_argument("sizes", type=int, nargs="*", default=[100_000, 1_000_000])
+        arguments.add_argument("--readers", nargs="+", choices=READERS, default=READERS)
+        options = arguments.parse_args()
         main(options.sizes, options.readers)

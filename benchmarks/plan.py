@@ -1,27 +1,24 @@
 """Plan a million files in ten thousand partitions, beside next-fit in plain Python.
 
-    python -P benchmarks/plan.py
+    python -m benchmarks.plan
 
 Both have the table's files in memory: the kit as it read them from a log, plain Python as lists.
 Prints ratios measured side by side in one run; the seconds depend on the machine.
 """
 
-import json
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import compaction_kit as ck
+from benchmarks import timed
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.text import MIB
+from tests import handmade
 
 NUM_FILES = 1_000_000
 NUM_PARTITIONS = 10_000
@@ -29,8 +26,6 @@ REPEATS = 5
 SEED = 0
 # Seconds for a first plan and for another one; and how many times as fast as plain Python that is.
 TARGETS = (0.5, 0.05, 50.0)
-
-T = TypeVar("T")
 
 
 def main() -> None:
@@ -64,12 +59,6 @@ def best(work: Callable[[], object]) -> float:
     return min(timed(work)[0] for _ in range(REPEATS))
 
 
-def timed(work: Callable[[], T]) -> tuple[float, T]:
-    start = time.perf_counter()
-    value = work()
-    return time.perf_counter() - start, value
-
-
 def next_fit(sizes: list[int], partitions: list[str], max_file_size: int) -> int:
     """The number of bins of two or more files, by the rule as one would first write it."""
     groups = defaultdict(list)
@@ -90,63 +79,16 @@ def next_fit(sizes: list[int], partitions: list[str], max_file_size: int) -> int
     return sum(len(members) > 1 for members in bins)
 
 
-def write_table(folder: Path) -> str:
-    """A log whose checkpoint has the adds; the data files don't exist."""
+def write_table(folder: Path) -> Path:
+    """A log of one commit; the data files don't exist."""
     rng = np.random.default_rng(SEED)
-    log = folder / "_delta_log"
-    log.mkdir()
-    fields = [
-        {"name": n, "type": t, "nullable": True, "metadata": {}}
-        for n, t in (("id", "long"), ("p", "integer"))
+    partitions = rng.integers(0, NUM_PARTITIONS, NUM_FILES).astype(str).tolist()
+    sizes = rng.lognormal(14, 1.5, NUM_FILES).astype(np.int64).tolist()
+    adds = [
+        handmade.add(f"p={p}/part-{k:07d}.parquet", size, {"p": p}, size // 30)
+        for k, (p, size) in enumerate(zip(partitions, sizes, strict=True))
     ]
-    metadata = {
-        "id": "11111111-1111-1111-1111-111111111111",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": ["p"],
-        "configuration": {},
-    }
-    actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
-    (log / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)) + "\n")
-    text_map = pa.map_(pa.string(), pa.string())
-    partitions = rng.integers(0, NUM_PARTITIONS, NUM_FILES).astype(str)
-    sizes = rng.lognormal(14, 1.5, NUM_FILES).astype(np.int64)
-    adds = pa.StructArray.from_arrays(
-        [
-            pa.array([f"p={p}/part-{k:07d}.parquet" for k, p in enumerate(partitions.tolist())]),
-            pa.MapArray.from_arrays(
-                np.arange(NUM_FILES + 1, dtype=np.int32), pa.repeat("p", NUM_FILES), pa.array(partitions)
-            ).cast(text_map),
-            pa.array(sizes),
-            pa.repeat(1_700_000_000_000, NUM_FILES),
-            pa.repeat(True, NUM_FILES),
-            pa.array([f'{{"numRecords":{size // 30}}}' for size in sizes.tolist()]),
-        ],
-        ["path", "partitionValues", "size", "modificationTime", "dataChange", "stats"],
-    )
-    head = pa.Table.from_pylist(
-        actions,
-        pa.schema(
-            [
-                ("protocol", pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])),
-                (
-                    "metaData",
-                    pa.struct(
-                        [
-                            ("id", pa.string()),
-                            ("format", pa.struct([("provider", pa.string()), ("options", text_map)])),
-                            ("schemaString", pa.string()),
-                            ("partitionColumns", pa.list_(pa.string())),
-                            ("configuration", text_map),
-                        ]
-                    ),
-                ),
-            ]
-        ),
-    )
-    table = pa.concat_tables([head, pa.table({"add": adds})], promote_options="default")
-    pq.write_table(table, log / f"{0:020d}.checkpoint.parquet")
-    return str(folder)
+    return handmade.write_log(folder, [handmade.metadata({"id": "long", "p": "integer"}, ["p"]), *adds])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Tables on an object store that answers slowly: a first look, and compaction, beside other ways.
 
-    python -P benchmarks/remote.py [looks] [compaction] [--delay 30] [--factor 1]
+    python -m benchmarks.remote [looks] [compaction] [--delay 30] [--factor 1]
 
 Runs an S3 server on this machine (versitygw, built once with go) behind a proxy that lets each request
 wait. A first look reads the live files and their sizes, in a process of its own each time. Compactions
@@ -8,9 +8,7 @@ run on copies of one table, all in one session, and take until the commit; the p
 seconds, the requests, and ratios to the kit.
 """
 
-import argparse
 import contextlib
-import importlib.util
 import json
 import os
 import shutil
@@ -27,6 +25,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, S3FileSystem
+
+from benchmarks import compact, inspect, measure_alone, parser, timed
 
 HERE = Path(__file__).parent
 KEY, SECRET, BUCKET = "kit-access", "kit-hidden", "kit"
@@ -55,14 +55,13 @@ def main(parts: list[str], delay: int, factor: float) -> None:
 
 
 def looks(folder: Path, files: S3FileSystem, slow: str, factor: float) -> None:
-    logs = module("inspect").make_log
     shapes = {
         f"{int(5_000 * factor):,} files, in a checkpoint and 10 commits": (int(5_000 * factor), 10),
         f"{int(5_000 * factor):,} files in 100 commits": (int(5_000 * factor), 100),
         f"checkpoint of {int(1_000_000 * factor):,} adds and 10 commits": (int(1_000_000 * factor), 10),
     }
     for number, (words, (num_adds, tail)) in enumerate(shapes.items()):
-        table = logs(folder / f"look{number}", num_adds, 3, tail)
+        table = inspect.make_log(folder / f"look{number}", num_adds, 3, tail)
         for checkpoint in (table / "_delta_log").glob("*.checkpoint.parquet"):
             # In few row groups, as Delta writes one: each takes some readers a request.
             pq.write_table(pq.read_table(checkpoint), checkpoint)
@@ -83,7 +82,7 @@ def many_commits(table: Path, commits: int) -> Path:
 
     log = table / "_delta_log"
     log.mkdir(parents=True)
-    for version, text in enumerate(module("inspect").commit_texts(commits, 3, commits)):
+    for version, text in enumerate(inspect.commit_texts(commits, 3, commits)):
         if version == commits - 10:
             DeltaTable(table).create_checkpoint()
         (log / f"{version:020d}.json").write_text(text)
@@ -95,18 +94,8 @@ def look(words: str, uri: str, slow: str) -> None:
     print(f"\nFirst look: {words}", flush=True)
     found: dict[str, float] = {}
     for reader in READERS:
-        runs = []
-        for _ in range(REPEATS if reader != "delta" else 1):
-            done = subprocess.run(
-                [sys.executable, "-P", __file__, "--measure", reader, uri, slow],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                raise RuntimeError(done.stderr[-2_000:])
-            runs.append(json.loads(done.stdout.splitlines()[-1]))
-        found[reader], requests = min(runs)
+        repeats = REPEATS if reader != "delta" else 1
+        found[reader], requests = min(measure_alone("remote", reader, uri, slow) for _ in range(repeats))
         say(reader, found[reader], found["kit"], requests, TARGETS.get(f"{reader} look"))
 
 
@@ -135,9 +124,8 @@ def measure(reader: str, uri: str, slow: str) -> None:
             return delta.forTable(spark._jsparkSession, uri).unsafeVolatileSnapshot().allFiles().count()
 
     counts(slow)
-    start = time.perf_counter()
-    read()
-    print(json.dumps([time.perf_counter() - start, counts(slow)]))
+    seconds, _ = timed(read)
+    print(json.dumps([seconds, counts(slow)]))
 
 
 def compaction(folder: Path, files: S3FileSystem, slow: str, factor: float) -> None:
@@ -145,8 +133,8 @@ def compaction(folder: Path, files: S3FileSystem, slow: str, factor: float) -> N
 
     import compaction_kit as ck
 
-    compact, spark = module("compact"), session(slow)
-    warm(spark, compact, folder, files)
+    spark = session(slow)
+    warm(spark, folder, files)
     for partitions in (0, 100):
         num_files = int(5_000 * factor) // max(partitions, 1)
         shape = compact.Shape(partitions, num_files, 20_000, 1 << 30, (0, 0), 0, 0, compact.random_numbers)
@@ -172,11 +160,11 @@ def compaction(folder: Path, files: S3FileSystem, slow: str, factor: float) -> N
                 print(f"  {'proof':<10} {proof:7.1f} s{'   NOT REACHED' if missed else ''}", flush=True)
 
 
-def warm(spark: Any, compact: Any, folder: Path, files: S3FileSystem) -> None:
+def warm(spark: Any, folder: Path, files: S3FileSystem) -> None:
     """Have Java compile what runs, and Python's workers start."""
     import compaction_kit as ck
 
-    shape = compact.Shape(0, 20, 2_000, 1 << 30, (0, 0), 0, 0, None)
+    shape = compact.Shape(0, 20, 2_000, 1 << 30, (0, 0), 0, 0, compact.random_numbers)
     table = compact.random_numbers(spark, folder / "warm", shape)
     for turn in range(2):
         for way in ("arrow", "optimize"):
@@ -202,17 +190,6 @@ def session(slow: str) -> Any:
         "path.style.access": "true",
     }
     return ck.get_spark({f"spark.hadoop.fs.s3a.{key}": value for key, value in s3a.items()}, s3=True)
-
-
-def module(name: str) -> Any:
-    """Another benchmark, whose name may be that of a module of Python's."""
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", HERE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = found
-    spec.loader.exec_module(found)
-    return found
 
 
 def filesystem(address: str) -> S3FileSystem:
@@ -284,9 +261,9 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         measure(*sys.argv[2:])
     else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-        parser.add_argument("parts", nargs="*", default=["looks", "compaction"])
-        parser.add_argument("--delay", type=int, default=30, help="ms that each request waits")
-        parser.add_argument("--factor", type=float, default=1.0, help="makes tables of fewer files")
-        options = parser.parse_args()
+        arguments = parser(__doc__)
+        arguments.add_argument("parts", nargs="*", default=["looks", "compaction"])
+        arguments.add_argument("--delay", type=int, default=30, help="ms that each request waits")
+        arguments.add_argument("--factor", type=float, default=1.0, help="makes tables of fewer files")
+        options = arguments.parse_args()
         main(options.parts, options.delay, options.factor)

@@ -1,17 +1,14 @@
 """Read the log of a file sink: the kit beside a plain Python loop and pandas.
 
-    python -P benchmarks/sink_log.py [number of entries …]
+    python -m benchmarks.sink_log [number of entries …]
 
 Each reader runs in a process of its own on the same compaction file, in turn, in one run. Prints
 seconds (the best of some), ratios to the kit, and peak memory.
 """
 
-import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +17,7 @@ from random import Random
 import pyarrow as pa
 
 import compaction_kit as ck
+from benchmarks import measure_alone, parser, timed
 from compaction_kit.arrow.worker.rewrite import peak_bytes
 from compaction_kit.text import format_size
 
@@ -45,21 +43,8 @@ def main(numbers: list[int]) -> None:
 
 def measure(reader: str, output: Path) -> tuple[float, float]:
     """The best seconds and the peak MiB of a reader, in a new process each time."""
-    runs = [run_alone(reader, output) for _ in range(REPEATS)]
+    runs = [measure_alone("sink_log", reader, output) for _ in range(REPEATS)]
     return min(seconds for seconds, _ in runs), max(mib for _, mib in runs)
-
-
-def run_alone(reader: str, output: Path) -> tuple[float, float]:
-    done = subprocess.run(
-        [sys.executable, "-P", __file__, "--measure", reader, str(output)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{reader}: {done.stderr[-2000:]}")
-    seconds, mib = json.loads(done.stdout.splitlines()[-1])
-    return seconds, mib
 
 
 def measure_here(reader: str, output: str) -> None:
@@ -68,14 +53,8 @@ def measure_here(reader: str, output: str) -> None:
     with tempfile.TemporaryDirectory(prefix="sink-log-") as small:
         write_log(Path(small), 10)
         read(Path(small))
-    seconds = timed(lambda: read(Path(output)))
+    seconds, _ = timed(lambda: read(Path(output)))
     print(json.dumps([seconds, peak_bytes() / 2**20]))
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def by_kit(output: Path) -> object:
@@ -138,6 +117,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         measure_here(*sys.argv[2:])
     else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-        parser.add_argument("numbers", type=int, nargs="*", default=[1_000_000])
-        main(parser.parse_args().numbers)
+        arguments = parser(__doc__)
+        arguments.add_argument("numbers", type=int, nargs="*", default=[1_000_000])
+        main(arguments.parse_args().numbers)

@@ -1,6 +1,6 @@
 """The same stream written four ways: compacted by the kit in the end, or cured by the table's own properties.
 
-    python -P benchmarks/streams.py [--batches 30] [--files 4] [--partitions 4] [--min-files 50]
+    python -m benchmarks.streams [--batches 30] [--files 4] [--partitions 4] [--min-files 50]
 
 A stream reads a Delta table, some files a micro-batch, and writes another that is partitioned. Plain, it
 leaves a file a task and partition and batch, which the kit then compacts. With
@@ -11,7 +11,6 @@ times those of the plain stream that is: write amplification), versions, seconds
 compaction, and ratios to the plain stream; all measured in one warm session, counts by the log.
 """
 
-import argparse
 import tempfile
 import time
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
+from benchmarks import parser
 from compaction_kit.sql import table_name
 from compaction_kit.text import format_size
 
@@ -113,10 +113,10 @@ def report(found: dict[str, Outcome]) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--batches", type=int, default=30)
-    parser.add_argument("--files", type=int, default=4)
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--min-files", type=int, default=50)
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--batches", type=int, default=30)
+    arguments.add_argument("--files", type=int, default=4)
+    arguments.add_argument("--partitions", type=int, default=4)
+    arguments.add_argument("--min-files", type=int, default=50)
+    options = arguments.parse_args()
     main(options.batches, options.files, options.partitions, options.min_files)

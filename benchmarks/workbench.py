@@ -1,6 +1,6 @@
 """How long the workbench lets people wait: for the first histogram, for a slider, for a long history.
 
-    python -P benchmarks/workbench.py
+    python -m benchmarks.workbench
 
 The first is measured from the start of a notebook's kernel, on the flights; the others on 100,000
 files in 500 partitions: from naming the table until its verdict is there, and from the message that
@@ -8,21 +8,22 @@ says where the slider is until sentence and figure have been sent. The history h
 hundred of them compactions. Prints how often the targets are met; the seconds depend on the machine.
 """
 
-import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jupyter_client.manager import start_new_kernel
 
+from benchmarks import timed
 from compaction_kit import widgets
 from compaction_kit.datasets import flights
 from compaction_kit.widgets.parts import find
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
+from tests import handmade
 
 NUM_FILES = 100_000
 NUM_PARTITIONS = 500
@@ -34,6 +35,7 @@ SECONDS_TO_VERDICT = 3
 MS_FOR_A_MOVE, SHARE_OF_MOVES = 120, 0.95
 # Bins of 1 MiB to 4 GiB.
 PLACES = range(20, 33)
+METADATA = handmade.metadata({"id": "long", "p": "string"}, ["p"])
 
 FIRST_LOOK = """
 import time
@@ -97,9 +99,7 @@ def verdict_and_moves(table: Path) -> tuple[float, np.ndarray]:
     times = []
     for _ in range(ROUNDS):
         for place in PLACES:
-            start = time.perf_counter()
-            slider.set_state({"value": place})
-            times.append(time.perf_counter() - start)
+            times.append(timed(partial(slider.set_state, {"value": place}))[0])
             assert bench.state.plan is not None
             assert bench.state.plan.thresholds.max_file_size == 2**place
     return seconds, np.array(times) * 1_000
@@ -109,22 +109,24 @@ def write_table(folder: Path) -> None:
     """The log of a table with files of 3 MiB or so; their data is not needed."""
     sizes = np.exp(np.random.default_rng(SEED).normal(15, 2, NUM_FILES)).astype(int) + 1
     adds = (add(f"p={i % NUM_PARTITIONS}/{i}.parquet", int(size), i) for i, size in enumerate(sizes))
-    write_commit(folder, 0, [*table_actions(), *adds])
+    handmade.write_log(folder, [METADATA, *adds])
 
 
 def write_history(folder: Path) -> None:
     """The log of a table with a file a commit, compacted at each hundredth one; their data is not needed."""
-    live: list[dict[str, Any]] = []
+    live: list[handmade.Action] = []
+    commits = []
     for version in range(NUM_VERSIONS):
         new = add(f"{version}.parquet", 1_000 + version, 0)
-        removes: list[dict[str, Any]] = []
+        removes: list[handmade.Action] = []
         if version % 100 == 99:
-            new["add"]["dataChange"] = False
-            removes = [{"remove": one["add"] | {"dataChange": False}} for one in live]
+            new = handmade.unchanged(new)
+            removes = [handmade.unchanged({"remove": one["add"]}) for one in live]
             live = []
         live.append(new)
         info = {"commitInfo": {"operation": "OPTIMIZE" if removes else "WRITE"}}
-        write_commit(folder, version, [info, *([] if version else table_actions()), *removes, new])
+        commits.append([info, *([] if version else [METADATA]), *removes, new])
+    handmade.write_log(folder, *commits)
 
 
 def history_steps(table: Path) -> dict[str, float]:
@@ -153,32 +155,8 @@ def history_steps(table: Path) -> dict[str, float]:
     return seconds
 
 
-def table_actions() -> list[dict[str, Any]]:
-    """The protocol and the schema of a table partitioned by p."""
-    schema = {
-        "type": "struct",
-        "fields": [
-            {"name": name, "type": kind, "nullable": True, "metadata": {}}
-            for name, kind in (("id", "long"), ("p", "string"))
-        ],
-    }
-    metadata = {"id": "many", "format": {"provider": "parquet", "options": {}}, "configuration": {}}
-    metadata |= {"schemaString": json.dumps(schema), "partitionColumns": ["p"]}
-    return [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}]
-
-
-def add(path: str, size: int, number: int) -> dict[str, Any]:
-    """An add action."""
-    values = {"p": str(number % NUM_PARTITIONS)}
-    fields = {"path": path, "partitionValues": values, "size": size, "modificationTime": 0}
-    return {"add": fields | {"dataChange": True, "stats": '{"numRecords":10}'}}
-
-
-def write_commit(folder: Path, version: int, actions: list[dict[str, Any]]) -> None:
-    """A commit of a log."""
-    log = folder / "_delta_log"
-    log.mkdir(parents=True, exist_ok=True)
-    (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+def add(path: str, size: int, number: int) -> handmade.Action:
+    return handmade.add(path, size, {"p": str(number % NUM_PARTITIONS)})
 
 
 if __name__ == "__main__":

@@ -184,12 +184,12 @@ def write_log(table: Path, *commits: Sequence[Action]) -> Path:
 
 
 def write_data(
-    table: Path, path: str, rows: pa.Table, partition: Mapping[str, str | None] | None = None
+    table: Path, path: str, rows: pa.Table, partition: Mapping[str, str | None] | None = None, **options: Any
 ) -> Action:
     """Write a data file without the partition columns, and return the add action for it."""
     file = table / path
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, file)
+    pq.write_table(rows, file, **options)
     return add(path, file.stat().st_size, partition, len(rows))
 
 
