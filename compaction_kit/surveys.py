@@ -3,8 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
-from functools import partial
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +35,7 @@ from compaction_kit.records import TableRows
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
 from compaction_kit.storage import is_folder, local_path, open_store
-from compaction_kit.table import Table, open_table
+from compaction_kit.table import open_table
 from compaction_kit.text import element, format_count, format_size
 from compaction_kit.times import in_zone, session_zone
 
@@ -58,8 +57,10 @@ _STATS = (
     *("num_files", "size_bytes", "num_small_files", "median_size_bytes", "num_partitions", "skew"),
     *("num_commits", "log_bytes", "tombstoned_bytes", "reclaimable_bytes"),
 )
-_PLAN = ("files_removed", "files_added", "bytes_rewritten", "gain", "gain_per_byte")
-_NAMES = ("table", "version", *_STATS, "overlap", "overlap_column", "last_optimize", *_PLAN, "error")
+_NAMES = (
+    *("table", "version", *_STATS, "overlap", "overlap_column", "last_optimize"),
+    *("files_removed", "files_added", "bytes_rewritten", "gain", "gain_per_byte", "error"),
+)
 _TYPES = {
     **dict.fromkeys(("table", "overlap_column", "error"), pa.string()),
     **dict.fromkeys(("skew", "overlap", "gain_per_byte"), pa.float64()),
@@ -219,46 +220,33 @@ def _survey_table(
         table = open_table(place, spark)
         # Not kept: the snapshots would replace those of tables that the user works with.
         files = Files(table.log.snapshot(keep=False))
+        stats = files.stats()
+        row |= {"version": files.version} | {name: getattr(stats, name) for name in _STATS}
+        row |= _overlap(files)
+        found = table.log.last_operation("OPTIMIZE", metadata=files.snapshot.metadata)
+        row["last_optimize"] = found and found[1]
+        # Without an estimate from samples: a survey reads no data files.
+        plan = BinPlan.of(Planner(files, rules), limits)
     except Exception as error:
         return row | {"error": sentence(error)}
-    steps = (_read_stats, _read_overlap, partial(_read_last_optimize, table), partial(_plan, limits, rules))
-    for step in steps:
-        try:
-            row |= step(files)
-        except Exception as error:
-            row["error"] = row["error"] or sentence(error)
-    return row
+    return row | {
+        "files_removed": plan.num_files_removed,
+        "files_added": plan.num_files_added,
+        "bytes_rewritten": plan.bytes_removed,
+        "gain": plan.gain,
+        "gain_per_byte": plan.gain / plan.bytes_removed if plan.bytes_removed else None,
+    }
 
 
-def _read_stats(files: Files) -> Facts:
-    stats = files.stats()
-    return {"version": files.version} | {name: getattr(stats, name) for name in _STATS}
-
-
-def _read_overlap(files: Files) -> Facts:
+def _overlap(files: Files) -> Facts:
     # Without bounds, the loop would parse the stats of every file for each column.
     has_bounds = pc.any(pc.match_substring(files.snapshot.stats, '"minValues"')).as_py()
     for column in files.data_columns if has_bounds else ():
-        try:
+        with suppress(InvalidArgumentError):
             overlap = files.overlap(column)
-        except InvalidArgumentError:
-            continue
-        if len(overlap.depths):
-            return {"overlap": overlap.mean, "overlap_column": overlap.column}
+            if len(overlap.depths):
+                return {"overlap": overlap.mean, "overlap_column": column}
     return {}
-
-
-def _read_last_optimize(table: Table, files: Files) -> Facts:
-    found = table.log.last_operation("OPTIMIZE", metadata=files.snapshot.metadata)
-    return {"last_optimize": None if found is None else found[1]}
-
-
-def _plan(limits: Thresholds, rules: SessionRules, files: Files) -> Facts:
-    # Without an estimate from samples: a survey reads no data files.
-    plan = BinPlan.of(Planner(files, rules), limits)
-    per_byte = plan.gain / plan.bytes_removed if plan.bytes_removed else None
-    counts = (plan.num_files_removed, plan.num_files_added, plan.bytes_removed, plan.gain, per_byte)
-    return dict(zip(_PLAN, counts, strict=True))
 
 
 def sentence(error: Exception) -> str:
@@ -340,19 +328,17 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
 
 def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:
     """Return what to survey in words, and the tables; see `survey` for `where` and the errors."""
-    if not isinstance(where, (str, Path)):
-        names = list(where) if isinstance(where, Iterable) and not isinstance(where, bytes) else [where]
-        for name in names:
-            if not isinstance(name, (str, Path)) or not str(name).strip():
-                raise InvalidArgumentError(
-                    f"where={name!r} is not a table: give a folder, a schema, or a list of paths and names."
-                )
-        return "the list", Discovered([(str(name), str(name)) for name in names], [])
+    is_list = isinstance(where, Iterable) and not isinstance(where, (str, bytes))
+    names: Sequence[Any] = [*where] if is_list else [where]  # type: ignore[misc]
+    for one in names:
+        if not isinstance(one, (str, Path)) or not str(one).strip():
+            raise InvalidArgumentError(
+                f'where={one!r} is not a table: give a folder, such as ".", a schema, or a list of paths and '
+                "names."
+            )
+    if is_list:
+        return "the list", Discovered([(str(one), str(one)) for one in names], [])
     name = str(where)
-    if not name.strip():
-        raise InvalidArgumentError(
-            f'where="{name}" is not a folder: give one, such as "." for the current folder.'
-        )
     store = open_store(name)
     if store.is_folder():
         found = find_tables(local_path(name) if store.is_local else name)

@@ -136,8 +136,19 @@ def test_bad_input_is_a_sentence_and_2(
     assert len(shown.err.splitlines()) == 1
 
 
-def test_the_module_runs_without_a_java_where_there_are_no_rows_to_read(tmp_path: Path) -> None:
+def test_the_module_starts_no_session_where_there_are_no_rows_to_read(tmp_path: Path) -> None:
     table = handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
-    done = run_python("-m", "compaction_kit", "audit", str(table), JAVA_HOME="/nowhere")
-    assert (done.stdout, done.stderr) == (f"0 rewrites in {table}.\n", "")
+    code = f"""
+import runpy, sys
+from compaction_kit.__main__ import main
+assert main(["survey", {str(table)!r}]) == 0
+assert main(["survey", "sales.orders"]) == 2
+assert "pyspark" not in sys.modules or sys.modules["pyspark"].SparkContext._active_spark_context is None
+sys.argv[1:] = ["audit", {str(table)!r}]
+runpy.run_module("compaction_kit", run_name="__main__")
+"""
+    done = run_python("-W", "ignore", "-c", code, JAVA_HOME="/nowhere")
+    assert done.stdout == f"{survey(table).summary()}\n0 rewrites in {table}.\n"
+    assert "sales.orders" in done.stderr
+    assert "no Spark session is running" in done.stderr
     assert PROJECT["scripts"] == {"compaction-kit": f"{main.__module__}:{main.__name__}"}
