@@ -49,6 +49,7 @@ def test_uv_is_given_the_places_of_pips_settings() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_pip_installs_where_uv_fails(tmp_path: Path) -> None:
     uv = tmp_path / "bin" / "uv"
     uv.parent.mkdir()

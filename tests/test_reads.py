@@ -1,18 +1,18 @@
 """Reads are measured at both versions, of equal work; files read are those that stats leave over."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
 from compaction_kit.query import Query
 from compaction_kit.reads import ReadComparison, measure_reads
 from tests import folders
+from tests.conftest import CopyOf
 
 pytestmark = pytest.mark.spark
 
@@ -36,45 +36,39 @@ def measured(spark: SparkSession, table: Path, query: Query, after: int = 1) -> 
     return measure_reads(spark, table, 0, after, query, repeats=1)
 
 
+def both_sums(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("p").agg(F.sum("id"))
+
+
 @pytest.mark.parametrize(
     ("query", "files"),
     [
         (
-            "SELECT {table}.id, id, null, map(1, id), interval 1 month FROM {table} "
-            "WHERE p RLIKE '^.{3,5}$' AND id BETWEEN 300 AND 310;",
-            (1, 1),
-        ),
-        (
-            "WITH few AS (SELECT * FROM {table} WHERE id < 3) "
-            "SELECT a.id FROM few a JOIN {table} b ON a.id = b.id ORDER BY 1 -- not {all}",
+            "WITH few AS (SELECT * FROM {table} WHERE p RLIKE '^.{3,5}$' AND id BETWEEN 300 AND 310)"
+            " -- {all}\n"
+            "SELECT a.id, a.id, null, map(1, b.id), interval 1 month FROM few a JOIN {table} b "
+            "ON a.id = b.id ORDER BY 1;",
             (1, 1),
         ),
         ("SELECT count(*) FROM {table}", (0, 0)),
+        (both_sums, (NUM_FILES, 1)),
     ],
-    ids=["braces, twice a name, odd types", "WITH, join", "answered from the log"],
+    ids=["WITH, braces, twice a name, odd types", "answered from the log", "a function"],
 )
-def test_sql_may_be_any_query_and_files_read_are_those_that_stats_leave_over(
-    spark: SparkSession, hours: Path, query: str, files: tuple[int, int]
+def test_a_query_may_be_any_and_files_read_are_those_that_stats_leave_over(
+    spark: SparkSession, hours: Path, query: Query, files: tuple[int, int]
 ) -> None:
     comparison = measured(spark, hours, query)
     assert (comparison.files_before, comparison.files_after) == files
     assert comparison.same_result
-    assert comparison.query == query
+    assert comparison.query == (query if isinstance(query, str) else "both_sums")
     assert comparison.same_files == (files == (0, 0))
+    if query is both_sums:
+        sizes = sorted(path.stat().st_size for path in folders.data_files(hours))
+        assert (comparison.bytes_before or 0) + (comparison.bytes_after or 0) == sum(sizes) - sizes[0]
 
 
-def test_a_function_reads_all_files_and_bytes_are_those_on_disk(spark: SparkSession, hours: Path) -> None:
-    comparison = measured(spark, hours, lambda rows: rows.groupBy("p").agg(F.sum("id")))
-    assert (comparison.files_before, comparison.files_after) == (NUM_FILES, 1)
-    assert comparison.same_result
-    assert comparison.query == "<lambda>"
-    sizes = sorted(path.stat().st_size for path in hours.rglob("*.parquet") if "_delta_log" not in path.parts)
-    assert (comparison.bytes_before or 0) + (comparison.bytes_after or 0) == sum(sizes) - sizes[0]
-
-
-def test_runs_take_turns_and_medians_are_of_them_and_files_are_those_that_stats_leave_over(
-    spark: SparkSession, hours: Path
-) -> None:
+def test_runs_take_turns_and_medians_are_of_them(spark: SparkSession, hours: Path) -> None:
     comparison = measure_reads(spark, hours, 0, 1, "id < 150", repeats=3)
     assert (comparison.files_before, comparison.files_after) == (2, 1)
     assert comparison.same_result
@@ -136,7 +130,7 @@ def test_rows_that_were_added_between_show_in_the_result(spark: SparkSession, ho
 
 
 def test_an_older_version_than_delta_reads_says_how_to_read_it(
-    spark: SparkSession, hours: Path, copy_of: Callable[[Path], Path]
+    spark: SparkSession, hours: Path, copy_of: CopyOf
 ) -> None:
     old = copy_of(hours)
     os.utime(old / "_delta_log" / f"{0:020}.json", (1e9, 1e9))
@@ -144,9 +138,7 @@ def test_an_older_version_than_delta_reads_says_how_to_read_it(
         measured(spark, old, "id < 3")
 
 
-def test_a_version_whose_files_are_gone_says_so(
-    spark: SparkSession, hours: Path, copy_of: Callable[[Path], Path]
-) -> None:
+def test_a_version_whose_files_are_gone_says_so(spark: SparkSession, hours: Path, copy_of: CopyOf) -> None:
     copied = copy_of(hours)
     version = spark.read.format("delta").option("versionAsOf", 0).load(str(copied))
     file = version.where("id < 3").inputFiles()[0]

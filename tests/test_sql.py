@@ -75,10 +75,10 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
         result = open_table(path, spark).plan_compaction().run(strategy=strategy)
         assert (result.verified, result.versions) == (True, (2,))
     table = open_table(path, spark)
-    versions = [table.plan_restore(1).run().version]
-    versions += table.plan_compaction(zorder_by="a${x}").run(strategy="optimize", verify=False).versions
-    assert versions == [3, 4]
-    assert measure_reads(spark, path, 1, 4, "id < 3", 1).same_result
+    if by_night:
+        assert table.plan_restore(1).run().version == 3
+        table.plan_compaction(zorder_by="a${x}").run(strategy="optimize", verify=False)
+    assert measure_reads(spark, path, 1, table.version, "id < 3", 1).same_result
     vacuum = table.plan_vacuum("0 hours")
     assert vacuum.run().num_files == vacuum.num_files > 0
     assert len(folders.data_files(path)) == table.files().num_files
@@ -86,6 +86,7 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     assert {one.name for place in tmp_path.iterdir() for one in place.iterdir()} == {name, taken_for(name)}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", EACH)
 def test_manifest_and_formats_are_those_of_the_table_of_that_name(
     spark: SparkSession, lived: Path, tmp_path: Path, name: str
