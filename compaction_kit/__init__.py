@@ -5,31 +5,19 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compaction_kit.audits import audit
-    from compaction_kit.report import write_report
-    from compaction_kit.session import get_spark
-    from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
-    from compaction_kit.surveys import find_tables, survey
-    from compaction_kit.table import Table, open_table
-    from compaction_kit.widgets.workbench import workbench
+    from compaction_kit.audits import audit as audit
+    from compaction_kit.report import write_report as write_report
+    from compaction_kit.session import get_spark as get_spark
+    from compaction_kit.sinklog import SinkLog as SinkLog
+    from compaction_kit.sinklog import find_sink_logs as find_sink_logs
+    from compaction_kit.sinklog import sink_log as sink_log
+    from compaction_kit.surveys import find_tables as find_tables
+    from compaction_kit.surveys import survey as survey
+    from compaction_kit.table import Table as Table
+    from compaction_kit.table import open_table as open_table
+    from compaction_kit.widgets.workbench import workbench as workbench
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "SinkLog",
-    "Table",
-    "audit",
-    "find_sink_logs",
-    "find_tables",
-    "get_spark",
-    "interop",
-    "open_table",
-    "sink_log",
-    "survey",
-    "widgets",
-    "workbench",
-    "write_report",
-]
 
 # Where each name is defined: it is imported when it is first used, so that the log can be read without
 # PySpark, and tables planned without Matplotlib and widgets.
@@ -46,6 +34,7 @@ _HOMES = {
     "workbench": "widgets",
     "write_report": "report",
 }
+__all__ = [*_HOMES, "interop", "widgets"]
 
 
 def __getattr__(name: str) -> Any:
