@@ -31,10 +31,9 @@ def with_table(query: Query, store: Store, name: str) -> Query:
 
 
 class ParsedQuery(NamedTuple):
-    """A query for a table's rows; `name` is its text or its function's name, `quoted` that in a message."""
+    """A query for a table's rows; `name` is its text or its function's name."""
 
     name: str
-    quoted: str
     apply: Callable[[DataFrame], DataFrame]
 
 
@@ -45,8 +44,7 @@ def parse_query(spark: SparkSession, query: Query) -> ParsedQuery:
         InvalidArgumentError: It is none of these. Spark checks the query itself when it is applied.
     """
     if callable(query):
-        name = getattr(query, "__name__", repr(query))
-        return ParsedQuery(name, name, query)
+        return ParsedQuery(getattr(query, "__name__", repr(query)), query)
     if not isinstance(query, str) or not query.strip():
         raise InvalidArgumentError(
             f"query={query!r} is not a query: give SQL with {_TABLE} for the table, a condition such as "
@@ -56,10 +54,10 @@ def parse_query(spark: SparkSession, query: Query) -> ParsedQuery:
         text = query.strip().rstrip(";").replace("{", "{{").replace("}", "}}").replace("{{table}}", _TABLE)
         # A subquery can only read; spark.sql would run a DELETE at once.
         sql = f"SELECT * FROM (\n{text}\n)"
-        return ParsedQuery(query, f'"{query}"', lambda rows: spark.sql(sql, table=rows))
+        return ParsedQuery(query, lambda rows: spark.sql(sql, table=rows))
     if _WHOLE_QUERY.match(query):
         raise InvalidArgumentError(
             f'query="{query}" names neither the table nor {_TABLE}: write {_TABLE} for the table, as in '
             f'"SELECT count(*) FROM {_TABLE}".'
         )
-    return ParsedQuery(query, f'"{query}"', lambda rows: rows.where(query))
+    return ParsedQuery(query, lambda rows: rows.where(query))

@@ -216,13 +216,13 @@ def prepare_read(query: ParsedQuery, frame: DataFrame, version: int) -> Read:
         if not isinstance(rows, DataFrame) or not rows.columns:
             what = "no column" if isinstance(rows, DataFrame) else type(rows).__name__
             raise InvalidArgumentError(
-                f"query={query.quoted} returned {what}: make it return a DataFrame with columns."
+                f'query="{query.name}" returned {what}: make it return a DataFrame with columns.'
             )
         # Columns by position: a query may return two with the same name.
         rows = rows.toDF(*[f"column{position}" for position in range(len(rows.columns))])
         return Read(query, version, rows, rows.inputFiles())
     except SPARK_ERRORS as error:
-        what = f"query={query.quoted} can't be used at version {version}"
+        what = f'query="{query.name}" can\'t be used at version {version}'
         raise InvalidArgumentError(f"{what}: {reason_of(error)}.") from None
 
 
@@ -255,7 +255,7 @@ def _guarded(read: Read, work: Callable[[], Any]) -> Any:
     except SPARK_ERRORS as error:
         if any(sign in str(error) for sign in MISSING_FILE):
             raise _missing(read.version) from None
-        what = f"query={read.query.quoted} failed at version {read.version}"
+        what = f'query="{read.query.name}" failed at version {read.version}'
         raise RunFailedError(f"{what}: {reason_of(error)}.") from None
 
 
