@@ -176,7 +176,6 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
 
 
 def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work: _Work) -> Cost:
-    """Predict from files read and written, and bytes read and written."""
     files_read, files_written, bytes_read, bytes_written = sums
     files, size_bytes = files_read + files_written, bytes_read + bytes_written
     # A HEAD, and a GET or a PUT; Hadoop's S3A looks twice more at what it writes.

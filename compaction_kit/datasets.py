@@ -156,7 +156,6 @@ def _ingest(path: str | Path, schema: pa.Schema, partition_by: list[str], commit
 
 
 def _write(table: Path, path: str, rows: pa.Table) -> Any:
-    """Write one data file and describe it as an add action."""
     from deltalake.transaction import AddAction
 
     file = table / path

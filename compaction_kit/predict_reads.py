@@ -181,7 +181,6 @@ def predict_reads(
 
 
 def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _Adds]]:
-    """Yield the adds of the live files now, and after each plan that rewrites any."""
     snapshot = plan.source.snapshot
     source, leaves = Files(snapshot), data_leaves(snapshot.metadata)
     everything = np.arange(source.num_files)

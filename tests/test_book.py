@@ -43,12 +43,6 @@ def test_the_reference_has_every_public_name(pages: ModuleType) -> None:
     assert sorted(name for name in public if not re.search(rf"(?m)[` ]{re.escape(name)}\b`*$", text)) == []
 
 
-def test_each_page_of_the_reference_is_in_its_contents(pages: ModuleType) -> None:
-    found = pages.reference()
-    listed = re.findall(r"(?m)^   ([a-z-]+)$", found["index"])
-    assert sorted(listed) == sorted(found.keys() - {"index"})
-
-
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_a_lesson_is_in_the_contents_and_on_the_lecturers_page(pages: ModuleType, lesson: Path) -> None:
     contents = re.findall(r"(?m)^notebooks/\S+$", (BOOK / "index.md").read_text(encoding="utf-8"))

@@ -40,17 +40,6 @@ def test_flights_are_a_file_an_airport_and_a_commit_a_day(flights: Path) -> None
     assert pc.sum(columns["distance"]).as_py() == 350_217_607
 
 
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_spark_reads_every_flight(spark: SparkSession, flights: Path) -> None:
-    rows = spark.read.format("delta").load(str(flights))
-    # Counted from the data: a count alone would be answered by the log.
-    distinct = rows.selectExpr("count(distance)", "count_if(dep_time IS NULL)", "sum(distance)").collect()[0]
-    assert tuple(distinct) == (336_776, 8_255, 350_217_607)
-    assert len(rows.columns) == 19
-
-
 def test_flights_without_their_packages_say_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,4 @@
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, RunFailedError, reason_of
 from tests import handmade
-
-CopyOf = Callable[[Path], Path]
+from tests.conftest import CopyOf
 
 
 def test_a_librarys_error_is_kept_as_the_cause_and_not_printed(tmp_path: Path) -> None:
@@ -47,19 +45,39 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
     assert len(lines) == 3
 
 
-def test_a_worker_that_does_not_start_is_named_by_what_python_raised() -> None:
-    """As Spark says it where a file in the working folder has the name of a module of Python's."""
-    text = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
-: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times: \
-org.apache.spark.SparkException:\x20
-Error from python worker:
-  Traceback (most recent call last):
-    File "<frozen runpy>", line 189, in _run_module_as_main
-    File "copy.py", line 4, in <module>
-  FileNotFoundError: [Errno 2] No such file or directory: 'numbers.csv'
-PYTHONPATH was:
-  pyspark.zip
-org.apache.spark.SparkException: EOFException occurred while reading the port number
-"""
-    reason = "FileNotFoundError: [Errno 2] No such file or directory: 'numbers.csv'"
-    assert reason_of(RuntimeError(text)) == reason
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            "\n[PARSE_SYNTAX_ERROR] Syntax error. SQLSTATE: 42601 (line 1, pos 4)\n\n== SQL ==",
+            "[PARSE_SYNTAX_ERROR] Syntax error",
+        ),
+        ("Unknown table `_pyspark_0123456789abcdef0123456789abcdef`.", "Unknown table {table}"),
+        (
+            "\n  An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+            '  File "a.py", line 1, in f\nZeroDivisionError: division by zero\n',
+            "ZeroDivisionError: division by zero",
+        ),
+        (
+            "An error occurred while calling o1.save.\n: java.io.IOException: disk full\n\tat a.b(C.java)",
+            "disk full",
+        ),
+        # Where a file in the working folder has the name of a module of Python's, no worker starts.
+        (
+            "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+            ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times: "
+            "org.apache.spark.SparkException: \nError from python worker:\n"
+            "  Traceback (most recent call last):\n"
+            '    File "<frozen runpy>", line 189, in _run_module_as_main\n'
+            '    File "copy.py", line 4, in <module>\n'
+            "  FileNotFoundError: [Errno 2] No such file or directory: 'numbers.csv'\n"
+            "PYTHONPATH was:\n  pyspark.zip\n"
+            "org.apache.spark.SparkException: EOFException occurred while reading the port number\n",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'numbers.csv'",
+        ),
+        ("", "RuntimeError"),
+    ],
+    ids=["Spark's", "the table's stand-in", "Python's", "Java's", "a worker's start", "none"],
+)
+def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> None:
+    assert reason_of(RuntimeError(message)) == reason

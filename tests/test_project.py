@@ -53,6 +53,9 @@ def test_workflows_try_every_pair_by_the_projects_own_targets() -> None:
     (pairs,) = re.findall(r"pair: \[(.*)\]", tests)
     extras = PROJECT["optional-dependencies"]
     assert {*pairs.split(", "), "spark-4-2"} == {name for name in extras if name.startswith("spark-")}
+    # And the README tells to run what CI runs.
+    assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text()
+    assert "`make test`" in (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
         targets = re.findall(r"run: make (\w+)", workflow.read_text(encoding="utf-8"))
@@ -87,11 +90,6 @@ def test_what_starts_without_a_clone_names_what_there_is() -> None:
     assert (ROOT / lesson).exists()
     # What Binder runs in the image that it builds of environment.yml.
     assert os.access(ROOT / "postBuild", os.X_OK)
-
-
-def test_ci_runs_what_the_readme_tells_to_run() -> None:
-    assert "\nmake test\n" in (ROOT / ".ci" / "run").read_text()
-    assert "`make test`" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.slow
