@@ -176,7 +176,7 @@ class CompactionPlan(BinPlan):
         Raises:
             InvalidArgumentError: The strategy is unknown or doesn't run such a plan.
             StalePlanError: The plan has been run, another writer has committed since, or the table
-                was made anew.
+                was created again.
             ReadOnlyTableError: The table's folder can't be written to.
             UnsupportedTableError: The strategy can't rewrite the table, or the rest of the plan, faithfully.
             RunFailedError, ConflictError, RunCancelled: A file could not be read or written, other

@@ -112,7 +112,7 @@ class Cost(Record):
 class _Work:
     """What earlier runs took, and what a run does, besides its files and bytes.
 
-    `copied` is the share of the bytes in row groups that are copied as they are, `largest` that of the
+    `copied` is the share of the bytes in row groups that are copied as they are, `largest` the share of the
     largest bin. `new_session` and `first_run` say what starts: Spark, and the strategy in this process.
     """
 

@@ -1,8 +1,8 @@
 """Predict how many files a query would open in layouts that a compaction could make.
 
-What it opens now is Delta's own plan of it. For another layout the kit writes, to a scratch folder, the log
-of a table without data files: the adds that the bins' outputs would have, with the ranges of values of their
-inputs. Delta plans the query on that table too, so that its own data skipping decides, whatever the query is.
+For today's layout, Delta plans the query on the table. For another layout the kit writes the log of a table
+without data files to a scratch folder: the adds that the bins' outputs would have, with the ranges of values
+of their inputs. Delta plans the query on that table too, so its own data skipping decides, for any query.
 """
 
 import json

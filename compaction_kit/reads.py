@@ -145,8 +145,8 @@ def measure_reads(
     """Time the same query at two versions of a table, alternating between them.
 
     The first run at each version is not counted. A run plans the query, skips files by stats, and computes
-    every row; it does not read the log. The files are in the system's cache by then, so the time is that of
-    opening and decoding files, not of reading a disk.
+    every row; it does not read the log. The files are in the system's cache by then, so it measures
+    opening and decoding files, not reading a disk.
 
     Args:
         spark: The session to run the query in.

@@ -32,7 +32,7 @@ from compaction_kit.storage import Store
 from compaction_kit.verify import BYTES, Fingerprint
 
 READER = "DuckDB"
-# Files that a task asks DuckDB for at once: it plans each query anew, and progress goes by them.
+# Files in one query of a task: DuckDB plans each query, and progress is reported after each.
 _MOST_FILES, _MOST_BYTES = 500, 64 << 20
 
 
@@ -108,7 +108,7 @@ def _compare_bytes(
             raise
 
     left = run_cancellable(spark, lambda: comparison.run(*files), tick, is_final=False)
-    # Hashes of rows are of those that were decoded.
+    # These rows were compared by their bytes, without hashes.
     readers = (BYTES,) if comparison.num_rows else ()
     return Fingerprint(comparison.num_rows, (0, 0), readers), list(left)
 

@@ -43,7 +43,7 @@ class SparkJob(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """How far Spark work is: jobs that are done, and tasks of those that run; one task over Spark Connect."""
+    """Progress of Spark work: jobs that are done, and tasks of running jobs (one over Spark Connect)."""
 
     jobs: list[SparkJob]
     tasks: int

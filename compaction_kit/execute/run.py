@@ -203,6 +203,6 @@ def _check_fresh(handle: Handle, plan: BinPlan) -> None:
     has_all = pc.all(pc.is_in(wanted, value_set=files)).as_py() is not False
     if now.metadata.id != planned.metadata.id or len(files) != len(wanted) or not has_all:
         raise StalePlanError(
-            f"The table was made anew since the plan was made, and version {now.version} is another now: "
+            f"The table was created again since the plan was made, with another version {now.version}: "
             "make a new plan; nothing was changed."
         )

@@ -198,7 +198,7 @@ class _State:
             and (not partition.was_compacted or partition.counted >= self.min_num_files)
         }
         self.compacting += [self.partitions[key] for key in chosen]
-        # Its predicate has physical names, by which Delta selects all partitions.
+        # Delta's predicate has physical names here, and so selects all partitions.
         compacted = set(self.partitions) if chosen and self.metadata.is_mapped else chosen
         names, rows = [f"partition.{name}" for name in self.metadata.partition_columns], []
         for key in sorted(compacted, key=str):

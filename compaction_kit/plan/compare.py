@@ -51,7 +51,7 @@ class Comparison(Record):
         return plots.layouts(finding, touched, self.facts(), "files touched")
 
     def facts(self) -> dict[str, str]:
-        """The files that a narrow range touches, of those that a layout has."""
+        """How many files of each layout a narrow range touches."""
         return {layout: f"{touched} of {files} files" for layout, files, _, _, touched in self._rows()}
 
     def parts(self) -> Sequence[object]:

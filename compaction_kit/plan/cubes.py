@@ -37,7 +37,7 @@ class CubedFiles:
     def is_complete(self, cubes: CubeSizes) -> np.ndarray:
         """Return whether each file is in a complete cube, bool."""
         is_ours = (self.cube_of != NO_CUBE) & ~self.is_apart
-        # The last one is that of files without a cube.
+        # Files without a cube count at the last place.
         totals = np.zeros(self.cube_of.max(initial=NO_CUBE) + 2, np.int64)
         counted = self.order[is_ours[self.order]]
         np.add.at(totals, self.cube_of[counted], self.logical_bytes[counted])

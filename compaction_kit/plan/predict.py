@@ -56,9 +56,9 @@ class SizeModel:
     def sampled(cls, store: Store, files: Files) -> "SizeModel":
         """Make a model by rewriting some files to memory.
 
-        Up to 64 and 32 MiB of the oldest files of the partition with the most files are read and written
-        again, half of them and all of them: the difference is the cost of more rows, and the rest is that of
-        a file. If a file can't be read so, it is the line through the files' own sizes (`SizeModel.of`).
+        The oldest files of the partition with the most files, at most 64 and 32 MiB, are read and written
+        again, once half of them and once all of them: the difference is the cost of rows, the rest the cost
+        of a file. If a file can't be read so, it is the line through the files' own sizes (`SizeModel.of`).
         """
         rows = live_rows(files)
         chosen = _neighbours(files, rows)
@@ -115,7 +115,7 @@ def _basis(overhead: float, slope: float, how: str) -> str:
 def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
     """The oldest files of the partition that has the most, as many as may be rewritten.
 
-    The same files however the log was read: their order in a checkpoint isn't that of the commits.
+    The same files however the log was read: a checkpoint has them in another order than the commits.
     """
     usable = np.flatnonzero(rows > 0)
     if not len(usable):

@@ -46,7 +46,7 @@ class Thresholds:
 
     @property
     def target_file_size(self) -> int:
-        """The size that was asked for: that of new files, or of a bin."""
+        """The size that was asked for, of new files or of a bin."""
         return self.output_file_size or self.max_file_size
 
 

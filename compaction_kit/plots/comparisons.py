@@ -23,8 +23,8 @@ def layouts(
 ) -> Chart:
     """Draw how many files a query would open in each layout of a table, a bar each, and the query below.
 
-    `files` are by the name of the layout, that of now first, and None where not known; `texts` are written
-    beside the bars; `what` is counted.
+    `files` maps the name of each layout, beginning with today's, to a number, or None where it isn't known;
+    `texts` are written beside the bars; `what` is counted.
     """
     about = [f"The query is {' '.join(query.split())}"] if query else []
     about.append("; ".join(f"{name}: {text}" for name, text in texts.items()))
@@ -77,7 +77,7 @@ def _draw_bars(
     room: float,
     ends: Sequence[float] = (),
 ) -> None:
-    """A bar a row, the first of which is that of now, each with a text from where it ends."""
+    """Draw a bar per row, today's layout first, with a text where each bar ends."""
     axis.barh(range(len(names)), values, color=[LIVE, *[NEW] * (len(names) - 1)], height=0.7)
     for row, (end, text) in enumerate(zip(ends or values, texts, strict=True)):
         style.note(axis, text, (end, row), (6, 0), va="center")

@@ -129,8 +129,8 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
     `by_version` has version, num_live and num_listed; `version` has exactly the listed files, None for none.
     """
     versions, live, listed = (by_version[name].to_numpy() for name in ("version", "num_live", "num_listed"))
-    which = "of no one version" if version is None else f"that of version {version}"
-    title = f"The manifest is {which}: it lists {listed[-1]:,} of {live[-1]:,} files live now"
+    which = "no version exactly" if version is None else f"version {version}"
+    title = f"The manifest matches {which}: it lists {listed[-1]:,} of {live[-1]:,} files live now"
     if version == versions[-1]:
         num_live = format_count(int(live[-1]), "live file")
         title = f"The manifest lists the {num_live} of the current version"

@@ -53,11 +53,11 @@ def sink_log(
 ) -> Chart:
     """Draw the size of the compaction file over batches, as it is and as projected; removals as ticks below.
 
-    `files` are those of a `SinkLog`, `batches`, `removals` and the batch that fails (None if none does) those
-    of a `Projection`; `with_retention` are the batches of one with a retention, to be drawn beside.
+    `files` come from a `SinkLog`; `batches`, `removals` and the batch that fails (None if none does) from a
+    `Projection`; `with_retention` are the batches of a projection with a retention, drawn beside them.
     """
     known, projected = _of_kind(files, "compaction"), _of_kind(batches, "compaction")
-    # What is projected begins at the last one that is there.
+    # The projected line begins at the last compaction file on disk.
     last = known.slice(max(len(known) - 1, 0))
     lines = [(known, LIVE, "o", "-", "compaction file")]
     lines.append((pa.concat_tables([last, projected]), LIVE, "o", "--", "projected"))

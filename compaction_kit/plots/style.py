@@ -201,7 +201,7 @@ def count_ticks(axis: Axis, most: int = 10) -> None:
 
 
 def note(axis: Axes, text: str, at: Point, offset: Point = (4, 0), color: str = INK, **how: Any) -> None:
-    """Write beside a point of the axes, so many points (1/72 inch) to its right and above it."""
+    """Write a text beside a point in data units; `offset` is in points (1/72 inch), to the right and up."""
     how.setdefault("fontsize", SMALLEST_TEXT)
     axis.annotate(text, at, xytext=offset, textcoords="offset points", color=color, **how)
 

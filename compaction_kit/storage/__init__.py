@@ -148,7 +148,7 @@ def open_store(name: str | Path) -> Store:
 
 
 def local_store(name: Store | str | Path, what: str) -> LocalStore:
-    """Return a store, or that of a path or URI, if it is on a local disk.
+    """Return the store of a path or URI, or the given store, if it is on a local disk.
 
     Raises:
         UnsupportedTableError: It isn't, and `what` works on local disks only.

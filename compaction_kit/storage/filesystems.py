@@ -44,7 +44,7 @@ def open_filesystem(root: str) -> fs.FileSystem:
     with _LOCK:
         since, found = _OPENED.get(key) or (0.0, None)
         if found is None or time.monotonic() - since > _FRESH_SECONDS:
-            # The number of connections is that of I/O threads when a file system is made.
+            # A file system takes as many connections as there are I/O threads when it is made.
             pa.set_io_thread_count(max(MOST_REQUESTS, pa.io_thread_count()))
             found = _open(scheme, authority, root, spark)
             _OPENED[key] = time.monotonic(), found
@@ -68,7 +68,7 @@ def _open(scheme: str, authority: str, root: str, spark: SparkSession | None) ->
     if not has_jvm(session):
         raise StorageError(
             f"{root} can't be reached over Spark Connect, as only Hadoop reaches it: open it with a session "
-            "whose JVM is in reach, such as that of get_spark()."
+            "that has a JVM, such as get_spark() returns."
         )
     return fs.PyFileSystem(_Hadoop(session, root))
 

@@ -191,7 +191,7 @@ class _ListedStore(Store):
 
 
 def path_of(uri: str) -> str:
-    """Return the path by which a file system knows a URI: bucket or container, and key; else the URI."""
+    """Return the path of a URI in its file system: bucket or container, and key; other URIs as they are."""
     scheme, _, rest = uri.partition("://")
     if scheme not in (*S3_SCHEMES, "gs", "gcs", "abfs", "abfss"):
         return uri
@@ -226,7 +226,7 @@ def _entry_of(info: fs.FileInfo) -> Entry:
 
 
 def _with_folders(infos: list[fs.FileInfo], prefix: str, recursive: bool) -> list[fs.FileInfo]:
-    """Add the folders of files in a deep listing; all of it if `recursive`, else what is directly below."""
+    """Add folders to a listing of files: all of them if `recursive`, else only what is directly below."""
     found: dict[str, fs.FileInfo] = {}
     for info in infos:
         parts = info.path.removeprefix(prefix).split("/")

@@ -252,7 +252,7 @@ def test_a_table_made_anew_at_the_same_version_is_refused(changed: Path) -> None
     shaped_table(changed, partitions=3, files=7, rows=60, skew=1.0, commits=4, seed=1)
     assert (open_table(changed).version, live_files(changed)) == (plan.version, names)
     before = folders.listing(changed)
-    told = r"was made anew since [^\n]*: make a new plan; nothing[^\n]*$"
+    told = r"was created again since [^\n]*: make a new plan; nothing[^\n]*$"
     for strategy in ("arrow", "optimize", "rewrite"):
         with pytest.raises(StalePlanError, match=told):
             plan.run(strategy=strategy)

@@ -58,7 +58,7 @@ def concatenate(paths: Sequence[str], output: str, key_values: Mapping[str, str]
     Args:
         paths: The files, at least one; of different codecs if need be.
         output: Where to write, where nothing may be yet; if writing fails, nothing is.
-        key_values: The output's key-value metadata; that of the files is left out.
+        key_values: The output's key-value metadata, instead of the files' own.
 
     Returns:
         The number of rows.
@@ -127,7 +127,7 @@ def _body_end(chunks: Sequence[Struct], footer_start: int) -> int:
 
 
 def _start(column: Struct) -> int:
-    """Where the pages of a ColumnMetaData begin; 0 stands for no page in some writers' files."""
+    """Where the pages of a ColumnMetaData begin; some writers write 0 if there is no page."""
     return min(column[k][1] for k in (_DATA, _DICTIONARY) if k in column and column[k][1])
 
 

@@ -162,7 +162,7 @@ def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def with_constants(rows: pa.Table, constants: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
-    """Append columns of one value, given as arrays of length 1; `schema` is that of the result."""
+    """Append constant columns, given as arrays of length 1; `schema` is the result's."""
     if not constants:
         return rows
     firsts = pa.array(np.zeros(len(rows), np.int32))

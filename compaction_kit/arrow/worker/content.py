@@ -1,8 +1,8 @@
 """The content of data files as DuckDB reads it, a reader that shares no code with pyarrow or Spark.
 
 Each row is hashed over all columns, and the hashes of all rows are summed, in whatever order they are read.
-What DuckDB's own hash takes for the same is told apart here: the signs of zeros, the ends of lists in lists,
-and nulls in lists and structs.
+DuckDB's own hash doesn't distinguish the signs of zeros, the ends of lists in lists, and nulls in lists and
+structs; the hash here does.
 """
 
 from collections import defaultdict
@@ -154,7 +154,7 @@ def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> No
 
 
 def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
-    """Refuse lists and maps of which so many rows as DuckDB reads at once take too much memory."""
+    """Refuse lists and maps that take too much memory in the number of rows that DuckDB reads at once."""
     if not any(has_type(kind, _is_list) for kind in columns.types):
         return
     batches = (
@@ -192,8 +192,8 @@ def content_query(columns: pa.Schema, has_deleted: bool = False) -> str:
         source += f" files ANTI JOIN {deleted} ON files.{path} = {deleted}.{path} AND "
         source += f"files.file_row_number = {deleted}.{_quoted(_ROW)}"
     rows = f"SELECT {path}, hash({', '.join(values)}) AS row_hash FROM {source}"
-    # Hashed once more: the hash of several values is an XOR of those of each, and sums of such are the same
-    # for some rows of which values were swapped.
+    # Hashed once more: DuckDB's hash of several values is the XOR of their hashes, and the sums of such
+    # hashes are equal for some rows with swapped values.
     sums = f"sum(hash(row_hash)), sum(hash(row_hash, {_SALT}))"
     return f"SELECT {path}, count(*), {sums} FROM ({rows}) GROUP BY ALL"
 

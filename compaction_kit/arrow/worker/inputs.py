@@ -68,7 +68,7 @@ class _Leaf(NamedTuple):
 
 
 class FileReader:
-    """Reads files of one table; `codec` is that of the first one, or Spark's default if it has no rows."""
+    """Reads files of one table; `codec` is the first file's, or Spark's default if that has no rows."""
 
     codec: Codec
 
@@ -270,7 +270,7 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
         return _CODECS["SNAPPY"]
     name = metadata.row_group(0).column(0).compression
     if name not in _CODECS:
-        # pyarrow has no name for that of older Sparks.
+        # pyarrow has no name for the framing that older Sparks write.
         known = "Hadoop-framed LZ4" if name == "UNKNOWN" else name
         raise Refused(f"a file is compressed with {known}, which pyarrow or Spark lacks")
     return _CODECS[name]

@@ -20,7 +20,7 @@ GROUP_BYTES = 128 << 20
 AT_ONCE_BYTES, AT_ONCE_ROWS = 4 << 20, 64 << 20
 # Memory for a value of a column that a file lacks.
 _LACKING_BYTES = 8
-# Rows by which to choose between dictionaries and plain values: Spark's writer looks at its first page.
+# Rows that decide between dictionaries and plain values, as Spark's writer decides by its first page.
 _SAMPLE_ROWS = 20_000
 # The number of nulls in a column, and its least and its greatest value; None for those that aren't known.
 Bounds = tuple[int, Any, Any]
@@ -78,7 +78,7 @@ def write_file(
     """Write row groups to a new file, as Spark does; returns the number of rows.
 
     Columns of `floats` get no statistics, or no dictionary; those of the first row group are added to it.
-    `input_bytes` are those of the files that the rows are from, and `footer` is the key-value metadata.
+    `input_bytes` is the size of the files that the rows come from, `footer` the key-value metadata.
 
     Raises:
         FloatsFound: A later row group has NaN in a column that gets statistics, or a zero in one that gets a
