@@ -8,22 +8,35 @@ import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from tests.processes import run_python
 
-CORE = """
+LOCAL = """
 import sys
 import compaction_kit.log, compaction_kit.files, compaction_kit.plan
 print({"pyspark", "py4j", "matplotlib", "pandas", "ipywidgets"} & sys.modules.keys())
 import compaction_kit as ck
-plan = ck.open_table(sys.argv[1]).plan_compaction()
+from compaction_kit.__main__ import main
+table, folder = sys.argv[1:]
+plan = ck.open_table(table).plan_compaction()
 print(plan.num_bins, plan.num_files_removed, len(plan.explain()) > 0)
+print(len(ck.survey(folder)), main(["audit", table]))
+try:
+    ck.survey("sales.orders")
+except ck.errors.TableNotFoundError as error:
+    print(error)
 from pyspark import SparkContext
-print(SparkContext._gateway)
+print(SparkContext._gateway, "ipywidgets" in sys.modules)
+from compaction_kit import widgets, workbench
+print(widgets is ck.widgets, workbench is ck.workbench, callable(widgets.vacuum))
 """
 
 
-def test_the_core_loads_neither_pyspark_nor_figures_and_plans_without_a_java(tmp_path: Path) -> None:
+def test_local_tables_need_no_java_and_the_core_neither_pyspark_nor_figures(tmp_path: Path) -> None:
     table = shaped_table(tmp_path / "t", partitions=2, files=3, rows=10)
-    done = run_python("-c", CORE, str(table), JAVA_HOME="/nowhere")
-    assert done.stdout.splitlines() == ["set()", "2 6 True", "None"]
+    done = run_python("-W", "ignore", "-c", LOCAL, str(table), str(tmp_path), JAVA_HOME="/nowhere")
+    core, plan, audit, survey, refused, *loaded = done.stdout.splitlines()
+    assert (core, plan, audit, survey) == ("set()", "2 6 True", f"0 rewrites in {table}.", "1 0")
+    assert "sales.orders" in refused
+    assert "no Spark session is running" in refused
+    assert loaded == ["None False", "True True True"]
 
 
 def test_every_name_of_the_package_is_there_when_it_is_asked_for() -> None:

@@ -11,7 +11,6 @@ from compaction_kit import audit, open_table, survey
 from compaction_kit.__main__ import main
 from tests import folders, handmade
 from tests.conftest import CopyOf
-from tests.processes import run_python
 from tests.test_project import PROJECT
 
 
@@ -136,19 +135,5 @@ def test_bad_input_is_a_sentence_and_2(
     assert len(shown.err.splitlines()) == 1
 
 
-def test_the_module_starts_no_session_where_there_are_no_rows_to_read(tmp_path: Path) -> None:
-    table = handmade.write_log(tmp_path, [handmade.add("a")], [handmade.add("b")])
-    code = f"""
-import runpy, sys
-from compaction_kit.__main__ import main
-assert main(["survey", {str(table)!r}]) == 0
-assert main(["survey", "sales.orders"]) == 2
-assert "pyspark" not in sys.modules or sys.modules["pyspark"].SparkContext._active_spark_context is None
-sys.argv[1:] = ["audit", {str(table)!r}]
-runpy.run_module("compaction_kit", run_name="__main__")
-"""
-    done = run_python("-W", "ignore", "-c", code, JAVA_HOME="/nowhere")
-    assert done.stdout == f"{survey(table).summary()}\n0 rewrites in {table}.\n"
-    assert "sales.orders" in done.stderr
-    assert "no Spark session is running" in done.stderr
+def test_the_command_and_the_module_are_one() -> None:
     assert PROJECT["scripts"] == {"compaction-kit": f"{main.__module__}:{main.__name__}"}

@@ -1,7 +1,5 @@
 """Parts of the workbench by themselves."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -86,14 +84,3 @@ def test_a_click_in_a_survey_alone_shows_the_files(table: Path) -> None:
 def test_the_log_of_a_stream_alone(tmp_path: Path) -> None:
     write_sink_log(tmp_path / "clicks", 5)
     assert "batch 4, 5 entries" in words(settle(ck.widgets.streams(tmp_path)))
-
-
-def test_the_kit_is_imported_without_widgets_until_one_is_asked_for() -> None:
-    lines = (
-        "import sys, compaction_kit as ck",
-        "assert 'ipywidgets' not in sys.modules",
-        "ck.widgets.plan, ck.widgets.history, ck.workbench",
-        "from compaction_kit import widgets, workbench",
-        "assert widgets is ck.widgets and workbench is ck.workbench and callable(widgets.vacuum)",
-    )
-    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=60)
