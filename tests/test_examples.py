@@ -28,16 +28,25 @@ def modules() -> Iterator[types.ModuleType]:
 EXAMPLES = {test.name: test for module in modules() for test in FINDER.find(module) if test.examples}
 
 
+@pytest.fixture(scope="module")
+def beside_data(flights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a notebook's, with the flights beside it."""
+    folder = tmp_path_factory.mktemp("examples")
+    folders.copy(flights, folder / "data" / "flights")
+    return folder
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_prints_what_it_says(
-    name: str, spark: SparkSession, flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, spark: SparkSession, beside_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     test, report = EXAMPLES[name], list[str]()
-    # As in a notebook that stands beside a folder of data, for those that name it.
-    if any(re.search(r"\bdata\b", example.source) for example in test.examples):
-        folders.copy(flights, tmp_path / "data" / "flights")
-    monkeypatch.chdir(tmp_path)
+    source = "".join(example.source for example in test.examples)
+    if re.search(r"generate|datasets|write|\.run\(", source):
+        folders.copy(beside_data / "data", tmp_path / "data")
+        beside_data = tmp_path
+    monkeypatch.chdir(beside_data)
     test.globs = {"ck": ck, "spark": spark}
     runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
     runner.run(test, out=report.append, clear_globs=False)
