@@ -1,37 +1,37 @@
 """The tour without a browser, on small notebooks; nbval runs the real one."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
+import pytest
+import tour
 
-TOUR = Path(__file__).parents[2] / "notebooks" / "tour.py"
 PLOT = (
     "from compaction_kit import plots\nfrom compaction_kit.histogram import Histogram\nimport numpy as np\n"
     "plots.file_sizes(Histogram.of(np.array([100, 200])), 1024)"
 )
 
 
-def run_tour(folder: Path, *cells: str) -> subprocess.CompletedProcess[str]:
+def run_tour(folder: Path, *cells: str) -> int:
     content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbformat.write(content, folder / "small.ipynb")
-    command = [sys.executable, str(TOUR), str(folder / "small.ipynb"), str(folder / "page.html")]
-    return subprocess.run(command, capture_output=True, text=True)
+    return tour.main(str(folder / "small.ipynb"), str(folder / "page.html"))
 
 
-def test_the_page_holds_figures_and_needs_no_network(tmp_path: Path) -> None:
-    outcome = run_tour(tmp_path, PLOT, 'print("the summary")', "1 + 1")
-    assert outcome.returncode == 0, outcome.stderr
+def test_the_page_holds_figures_and_needs_no_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tour(tmp_path, PLOT, 'print("the summary")', "1 + 1") == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert 'aria-label="2 of 2 files are under 1 KiB"' in page
     assert not re.search(r"""(?:src|href)=["']https?://""", page)
-    assert "\nthe summary\n" in outcome.stdout
+    assert "\nthe summary\n" in capsys.readouterr().out
 
 
-def test_a_cell_that_fails_ends_the_tour_with_a_sentence(tmp_path: Path) -> None:
-    outcome = run_tour(tmp_path, 'raise ValueError("no luck")')
-    assert outcome.returncode == 1
-    assert "The tour stopped: ValueError: no luck" in outcome.stderr.splitlines()
+def test_a_cell_that_fails_ends_the_tour_with_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_tour(tmp_path, 'raise ValueError("no luck")') == 1
+    assert "The tour stopped: ValueError: no luck" in capsys.readouterr().err.splitlines()
     assert (tmp_path / "page.html").exists()
