@@ -64,6 +64,7 @@ def answers(spark: SparkSession, folder: Path, predicates: Sequence[str]) -> Cou
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 @example(SPECIAL, [text for text in OF_ZEROS if " =" in text or "d " in text] + OF_NAN)
 @given(TABLES, st.lists(st.sampled_from(ALL), min_size=6, max_size=6, unique=True))
 @examples(by_day=0, divided_by=20)

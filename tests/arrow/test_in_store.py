@@ -40,6 +40,7 @@ def data_of(s3: Server, table: str) -> set[str]:
     return {name for name in s3.names(table.rpartition("/")[2]) if not name.startswith("_delta_log/")}
 
 
+@pytest.mark.nightly
 def test_bins_are_rewritten_in_place(spark: SparkSession, reached: Server, table: str, shaped: Path) -> None:
     before = data_of(reached, table)
     plan = open_table(table, spark).plan_compaction()

@@ -117,7 +117,8 @@ def rows_in(path: Path) -> list[str]:
 
 
 @HAS_PROPERTY
-@pytest.mark.parametrize("mapping", [pytest.param("none", marks=pytest.mark.nightly), "name"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("mapping", ["none", "name"])
 def test_they_are_written_or_not_as_optimize_does(spark: SparkSession, tmp_path: Path, mapping: str) -> None:
     theirs = table_in(spark, tmp_path / "theirs", mapping)
     inputs = open_table(theirs).files().to_arrow().to_pylist()

@@ -71,10 +71,18 @@ def test_rows_keep_their_ids_and_versions(spark: SparkSession, copy_of: CopyOf, 
         for add in actions_of(folder, version, "add")
     ]
     assert all(names == columns[0] for names in columns)
-    # They have ids of their own now, and Delta gives new rows others.
+
+
+@pytest.mark.nightly
+def test_new_rows_get_other_ids_than_compacted_ones(
+    spark: SparkSession, copy_of: CopyOf, tracked: Path
+) -> None:
+    table = copy_of(tracked)
+    before = len(ids_of(spark, table))
+    open_table(table).plan_compaction().run(strategy="arrow")
     spark.sql(f"INSERT INTO delta.`{table}` VALUES (100, '0', 'x'), (101, '0', 'y')")
     more = ids_of(spark, table)
-    assert len({row[-2] for row in more}) == len(more) == len(before) + 2
+    assert len({row[-2] for row in more}) == len(more) == before + 2
     open_table(table).plan_compaction().run(strategy="arrow")
     assert ids_of(spark, table) == more
 

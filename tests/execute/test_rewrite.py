@@ -91,6 +91,7 @@ def odd(spark: SparkSession, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_partitions_of_odd_and_null_values_are_replaced_one_by_one(spark: SparkSession, odd: Path) -> None:
     table = open_table(odd)
     before = texts(spark, odd)

@@ -890,6 +890,7 @@ def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     bench: Workbench, folder: Path, spark: object
 ) -> None:
