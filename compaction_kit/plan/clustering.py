@@ -69,14 +69,8 @@ class Clustering:
 
     def states(self, full: bool = False) -> np.ndarray:
         """Return for each file why OPTIMIZE rewrites it or not, as text."""
-        is_new = self.cubed.cube_of == NO_CUBE
-        conditions = [
-            ~self._among,
-            self._is_foreign,
-            self._is_other,
-            self.cubed.is_complete(self._sizes),
-            is_new,
-        ]
+        is_complete, is_new = self.cubed.is_complete(self._sizes), self.cubed.cube_of == NO_CUBE
+        conditions = [~self._among, self._is_foreign, self._is_other, is_complete, is_new]
         found = np.select(conditions, [CLEAN, OTHER_PROVIDER, OTHER_COLUMNS, COMPLETE, NEW], PARTIAL)
         if not len(self.cubed.select(self._sizes, full)):
             found[found == PARTIAL] = SINGLE
@@ -169,6 +163,5 @@ def _differs(texts: pa.Array, text: str) -> np.ndarray:
 def _logical_bytes(files: Files) -> np.ndarray:
     """The bytes of each file's live rows, int64 (AddFile.estLogicalFileSize)."""
     sizes, (records, deleted) = files.sizes, count_rows(files)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = (records - deleted) / records
-    return np.where(records > 0, share * sizes, sizes).astype(np.int64)
+    share = np.divide(records - deleted, records, out=np.ones(len(sizes)), where=records > 0)
+    return (share * sizes).astype(np.int64)

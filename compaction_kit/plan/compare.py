@@ -78,8 +78,7 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
 
     Args:
         plan: The plan, for its files and thresholds, and its budget for its own order.
-        column: The column that queries ask for. None: the plan's order if that is a column, else the
-            first column of which files have bounds.
+        column: What queries ask for. None: the plan's order if a column, else the first one with bounds.
 
     Raises:
         InvalidArgumentError: There is no such column, or no file has bounds of any.
@@ -102,35 +101,32 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {order_by(name)}", order_by(name))]
     plans = {layout: BinPlan.of(plan.planner, plan.thresholds, order=order) for layout, order in orders}
     plans |= {} if plan.budget is None else {"this plan": plan}
-    layouts = {"now": None} | {layout: planned.packing for layout, planned in plans.items()}
+    nothing = np.array([], np.int64)
+    layouts = {"now": Packing(nothing, nothing, nothing)}
+    layouts |= {layout: planned.packing for layout, planned in plans.items()}
     rows = [
         {"layout": layout, **_measured(bounds, source.sizes, packing)} for layout, packing in layouts.items()
     ]
     return Comparison(name, pa.Table.from_pylist(rows))
 
 
-def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing | None) -> dict[str, Any]:
+def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing) -> dict[str, Any]:
     values = np.sort(np.r_[bounds.lows[bounds.known], bounds.highs[bounds.known]])
     width = int(len(values) * RANGE_SHARE)
-    positions, bin_ids = np.empty((2, 0), np.int64) if packing is None else packing.members
-    if packing is not None:
-        # The files that stay, then one file a bin.
-        known = np.bincount(bin_ids, ~bounds.known[positions], minlength=packing.num_bins) == 0
-        lows, highs = np.full(packing.num_bins, len(bounds.values)), np.full(packing.num_bins, -1)
-        np.minimum.at(lows, bin_ids, bounds.lows[positions])
-        np.maximum.at(highs, bin_ids, bounds.highs[positions])
-        bounds = Bounds(
-            np.r_[np.delete(bounds.known, positions), known],
-            np.r_[np.delete(bounds.lows, positions), lows],
-            np.r_[np.delete(bounds.highs, positions), highs],
-            bounds.values,
-        )
-    lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
-    unknown = len(bounds.known) - len(lows)
+    positions, bin_ids = packing.members
+    # The files that stay, then one file a bin.
+    known = np.bincount(bin_ids, ~bounds.known[positions], minlength=packing.num_bins) == 0
+    lows, highs = np.full(packing.num_bins, len(bounds.values)), np.full(packing.num_bins, -1)
+    np.minimum.at(lows, bin_ids, bounds.lows[positions])
+    np.maximum.at(highs, bin_ids, bounds.highs[positions])
+    known = np.r_[np.delete(bounds.known, positions), known]
+    lows = np.r_[np.delete(bounds.lows, positions), lows][known]
+    highs = np.r_[np.delete(bounds.highs, positions), highs][known]
+    unknown = len(known) - len(lows)
     points = files_touched(lows, highs, values, values)
     ranges = files_touched(lows, highs, values[: len(values) - width], values[width:])
     return {
-        "num_files": len(bounds.known),
+        "num_files": len(known),
         "bytes_rewritten": int(sizes[positions].sum()),
         "point_files": float(points.mean() + unknown) if len(values) else None,
         "range_files": float(ranges.mean() + unknown) if len(values) else None,

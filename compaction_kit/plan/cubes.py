@@ -11,7 +11,6 @@ from compaction_kit.plan.thresholds import CubeSizes
 
 NO_CUBE = -1
 _COLUMNS = ("append", "bytes_appended", "bytes_rewritten", "num_complete_cubes", "num_partial_cubes")
-AMPLIFICATION = pa.schema([(name, pa.int64()) for name in _COLUMNS])
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,7 @@ class CubedFiles:
     def select(self, cubes: CubeSizes, full: bool = False) -> np.ndarray:
         """Return the positions of the files that OPTIMIZE rewrites, in its order.
 
-        Args:
-            cubes: From which bytes on cubes are complete.
-            full: Rewrite files of other columns or providers too, as OPTIMIZE … FULL does.
+        With `full` files of other columns or providers are rewritten too, as by OPTIMIZE … FULL.
         """
         is_apart = self.is_apart[self.order]
         ours, others = self.order[~is_apart], self.order[is_apart]
@@ -72,10 +69,7 @@ class CubedFiles:
     def clustered(self, packing: Packing, max_file_size: int, overhead: int) -> Self:
         """Return the files after the bins were rewritten as one cube each, whose sizes are predicted.
 
-        Args:
-            packing: The bins.
-            max_file_size: Bytes of a new file, as far as they can be divided so.
-            overhead: Bytes that every file has, whatever is in it.
+        New files have about `max_file_size` bytes, of which each has `overhead` whatever is in it.
         """
         positions, bin_ids = packing.members
         contents = np.maximum(self.logical_bytes - overhead, 0)
@@ -139,6 +133,5 @@ def amplify(
         packing = files.pack(cubes)
         rewritten = int(files.sizes[packing.members[0]].sum())
         files = files.clustered(packing, max_file_size, overhead)
-        row = (number, append_bytes, rewritten, *files.count_cubes(cubes))
-        rows.append(dict(zip(_COLUMNS, row, strict=True)))
-    return pa.Table.from_pylist(rows, AMPLIFICATION)
+        rows.append((number, append_bytes, rewritten, *files.count_cubes(cubes)))
+    return pa.table(dict(zip(_COLUMNS, np.array(rows, np.int64).reshape(-1, len(_COLUMNS)).T, strict=True)))

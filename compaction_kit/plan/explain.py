@@ -22,8 +22,6 @@ _CERTAIN = {
     "num_files_added": "how many files are added",
     "commits": "which of equal-sized bins go into which commit",
 }
-
-
 # For each state of a cube: why its files stay, and which files of it are rewritten, in words.
 _CUBE_STATES = {
     NEW: ("", "that are in no cube yet"),

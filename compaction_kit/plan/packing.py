@@ -61,9 +61,6 @@ class Packer:
         """
         keep = candidates[self.order]
         order, weights = self.order[keep], self._weights[keep]
-        if len(order) == 0:
-            nothing = np.array([], dtype=np.int64)
-            return Packing(order, nothing, nothing)
         totals = np.concatenate([[0], np.cumsum(weights)])
         limit = min(capacity, int(totals[-1]))
         counts = np.add.reduceat(keep, self._group_starts, dtype=np.int64)
@@ -71,7 +68,7 @@ class Packer:
         ends = np.cumsum(counts)
         starts = ends - counts
         # Each round closes one bin in every partition that has files left.
-        bin_starts, bin_ends = [], []
+        bin_starts, bin_ends = [starts[:0]], [ends[:0]]
         while len(starts):
             fits = np.searchsorted(totals, totals[starts] + limit, side="right") - 1
             closed = np.clip(fits, starts + 1, ends)

@@ -14,7 +14,7 @@ from compaction_kit.plan.clustering import Clustering, clustering_columns
 from compaction_kit.plan.order import INGEST, SIZE, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing
 from compaction_kit.plan.partitions import partition_groups
-from compaction_kit.plan.predict import SizeModel, live_rows
+from compaction_kit.plan.predict import SizeModel, count_rows
 from compaction_kit.plan.thresholds import SessionRules, Thresholds, candidates
 from compaction_kit.times import parse_time_zone
 
@@ -84,8 +84,9 @@ class Planner:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """The rows of each file; see `live_rows`."""
-        return live_rows(self.files)
+        """The rows of each file that no deletion vector hides, float64; NaN if the log lacks their number."""
+        records, deleted = count_rows(self.files)
+        return records - deleted
 
     @cached_property
     def largest_bin(self) -> int:

@@ -60,7 +60,8 @@ class SizeModel:
         again, once half of them and once all of them: the difference is the cost of rows, the rest the cost
         of a file. If a file can't be read so, it is the line through the files' own sizes (`SizeModel.of`).
         """
-        rows = live_rows(files)
+        records, deleted = count_rows(files)
+        rows = records - deleted
         chosen = _neighbours(files, rows)
         if len(chosen) < 2:
             return cls.of(files)
@@ -88,12 +89,6 @@ class SizeModel:
         """Predict the bytes of each bin's output, int64, by the bin of each file."""
         contents = np.bincount(bin_ids, self.weights[positions], minlength=num_bins)
         return (contents + self.overhead).astype(np.int64)
-
-
-def live_rows(files: Files) -> np.ndarray:
-    """The rows of each file that no deletion vector hides, float64; NaN if the log hasn't their number."""
-    records, deleted = count_rows(files)
-    return records - deleted
 
 
 def count_rows(files: Files) -> tuple[np.ndarray, np.ndarray]:
