@@ -21,6 +21,7 @@ from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.cubes import amplify
 from compaction_kit.plan.explain import Exactness, bin_limit, exactness, explain, metrics
 from compaction_kit.plan.plan import BinPlan
+from compaction_kit.plan.steps import bin_names
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
 from compaction_kit.records import plain
@@ -125,9 +126,7 @@ class CompactionPlan(BinPlan):
             InvalidArgumentError: The table isn't clustered, or a size can't be used.
         """
         if self.planner.clustering is None:
-            raise InvalidArgumentError(
-                "amplification() is for clustered tables, and this table isn't clustered."
-            )
+            raise InvalidArgumentError("amplification() needs cubes, and this table isn't clustered.")
         cubes, size = self.planner.rules.cubes, parse_size(append_bytes, "append_bytes")
         if min_cube_size is not None:
             cubes = replace(cubes, complete=parse_size(min_cube_size, "min_cube_size"))
@@ -138,9 +137,7 @@ class CompactionPlan(BinPlan):
     @property
     def _handle(self) -> Handle:
         if self.handle is None:
-            raise InvalidArgumentError(
-                "This plan belongs to no table: make one with Table.plan_compaction()."
-            )
+            raise InvalidArgumentError("This plan has no table: make one with Table.plan_compaction().")
         return self.handle
 
     def to_dict(self) -> dict[str, Any]:
@@ -225,7 +222,7 @@ class CompactionPlan(BinPlan):
         """Draw the bins alone."""
         outputs, limit = self.outcome.bytes_added, self.thresholds.max_file_size
         limit = self.planner.rules.cubes.most if self.clustered_by else limit
-        return plots.bins(self.files, outputs, limit, self.bin_names, bin_limit(self), figure=figure)
+        return plots.bins(self.files, outputs, limit, bin_names(self), bin_limit(self), figure=figure)
 
     def parts(self) -> Sequence[object]:
         """The sentences, and the figure."""

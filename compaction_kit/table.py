@@ -199,14 +199,11 @@ class Table:
             {'bin_id': 0, 'partition.origin': 'EWR', 'num_files': 365}
         """
         if not isinstance(order, str):
-            raise InvalidArgumentError(
-                f'order={order!r} is not an order: choose "size", "ingest" or a column.'
-            )
+            raise InvalidArgumentError(f'order={order!r} is no order: choose "size", "ingest" or a column.')
         columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by or ())
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
-                f"zorder_by={', '.join(columns)} sorts the rows of whole partitions: leave out order and "
-                "budget."
+                f"zorder_by={', '.join(columns)} sorts rows of whole partitions: leave out order and budget."
             )
         if output_file_size is not None:
             if max_file_size is not None:

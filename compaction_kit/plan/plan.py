@@ -1,7 +1,6 @@
 """A plan: which files are rewritten together, and what comes of them."""
 
 import uuid
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,82 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.files import Files
-from compaction_kit.plan.clustering import CLEAN, CUBES
+from compaction_kit.plan.clustering import CUBES
 from compaction_kit.plan.order import SIZE
-from compaction_kit.plan.packing import Packing, batch_of_bins, gains, num_sorted_files, within_budget
+from compaction_kit.plan.outcome import Outcome
+from compaction_kit.plan.packing import Packing, within_budget
 from compaction_kit.plan.planner import Planner
 from compaction_kit.plan.predict import count_rows
-from compaction_kit.plan.thresholds import Thresholds, candidates
+from compaction_kit.plan.steps import packing_steps
+from compaction_kit.plan.thresholds import Thresholds
 from compaction_kit.records import Plan
-from compaction_kit.text import format_partition
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Predicted outputs of bins, and the commit of each: arrays with one number a bin, int64."""
-
-    planner: Planner
-    thresholds: Thresholds
-    sorts: bool
-    packing: Packing
-    batch_ids: np.ndarray
-
-    @classmethod
-    def of(cls, planner: Planner, thresholds: Thresholds, sorts: bool, packing: Packing) -> "Outcome":
-        """Predict the outputs of all bins, in batches as OPTIMIZE packs them."""
-        one = cls(planner, thresholds, sorts, packing, np.zeros(packing.num_bins, dtype=np.int64))
-        size = thresholds.batch_size
-        return one if size is None else replace(one, batch_ids=batch_of_bins(one.bytes_removed, size))
-
-    def committed(self) -> "Outcome":
-        """Without the bins of batches that add no file: OPTIMIZE doesn't commit those."""
-        kept = np.bincount(self.batch_ids, self.files_added)[self.batch_ids] > 0
-        return replace(self, packing=self.packing.select(kept), batch_ids=self.batch_ids[kept])
-
-    @cached_property
-    def bytes_removed(self) -> np.ndarray:
-        """Bytes of the bin's files."""
-        return self._sums(self.planner.files.sizes)
-
-    @cached_property
-    def rows_known(self) -> np.ndarray:
-        """Whether the log has the rows that decide how many files are added, bool."""
-        some = self._sums(self.planner.rows > 0) > 0
-        unknown = self._sums(np.isnan(self.planner.rows)) > 0
-        known: np.ndarray = ~unknown if self.thresholds.max_records_per_file else some | ~unknown
-        return known
-
-    @cached_property
-    def files_added(self) -> np.ndarray:
-        """Files that are added; a file of unknown rows is taken to have some."""
-        rows = self._sums(np.nan_to_num(self.planner.rows, nan=1))
-        if self.sorts:
-            return np.minimum(num_sorted_files(self.bytes_removed, self.thresholds.max_file_size), rows)
-        most = self.thresholds.max_records_per_file
-        return (np.ceil(rows / most) if most else rows > 0).astype(np.int64)
-
-    @cached_property
-    def vectors(self) -> np.ndarray:
-        """Deletion vectors that are removed with the bin's files."""
-        files = self.planner.files
-        if not files.snapshot.has_vectors:
-            return np.zeros(self.packing.num_bins, dtype=np.int64)
-        return self._sums(files.to_arrow()["deletion_vector_cardinality"].is_valid().to_numpy())
-
-    @cached_property
-    def bytes_added(self) -> np.ndarray:
-        """Predicted bytes of the added files."""
-        predicted = self.planner.model.output_bytes(*self.packing.members, self.packing.num_bins)
-        return np.where(self.files_added > 0, np.minimum(predicted, self.bytes_removed), 0)
-
-    @cached_property
-    def gains(self) -> np.ndarray:
-        """Bytes that a full read of the bin saves; see `packing.gains`."""
-        return gains(self.packing.counts, self.bytes_removed, self.bytes_added)
-
-    def _sums(self, values: np.ndarray) -> np.ndarray:
-        positions, bin_ids = self.packing.members
-        return np.bincount(bin_ids, values[positions], minlength=self.packing.num_bins).astype(np.int64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,7 +80,7 @@ class BinPlan(Plan):
     @cached_property
     def outcome(self) -> Outcome:
         """Predicted outputs of the bins."""
-        return self.full_outcome if self.planner.every_file_has_rows else self.full_outcome.committed()
+        return self.full_outcome.committed()
 
     @property
     def packing(self) -> Packing:
@@ -311,7 +243,7 @@ class BinPlan(Plan):
             "num_files": self.packing.counts,
             "size_bytes": outcome.bytes_removed,
             "num_records": pa.array(records, mask=np.isnan(records)).cast(pa.int64()),
-            **self._partitions(self.packing.order[self.packing.starts]),
+            **self.partition_values(self.packing.order[self.packing.starts]),
             "num_deletion_vectors": outcome.vectors,
             "num_files_added": outcome.files_added,
             "bytes_added": outcome.bytes_added,
@@ -320,21 +252,10 @@ class BinPlan(Plan):
         }
         return pa.table(columns)
 
-    def _partitions(self, positions: np.ndarray) -> dict[str, pa.ChunkedArray]:
-        """The columns partition.<column> of some files of `source`."""
+    def partition_values(self, positions: np.ndarray) -> dict[str, pa.ChunkedArray]:
+        """Return the columns partition.<column> of some files of `source`, by position."""
         values = self.source.partitions
         return {name: values[name].take(pa.array(positions)) for name in values.column_names}
-
-    @property
-    def bin_names(self) -> list[str]:
-        """Name of each bin: its partition and its number there, such as "origin=JFK, bin 2 of 3"."""
-        rows, numbers = self.bins.select(self.source.partitions.column_names).to_pylist(), self.bin_groups
-        total, seen, names = Counter(numbers.tolist()), Counter[int](), []
-        for row, number in zip(rows, numbers.tolist(), strict=True):
-            seen[number] += 1
-            place = f"bin {seen[number]} of {total[number]}"
-            names.append(f"{format_partition(row)}, {place}" if row else place)
-        return names
 
     @cached_property
     def batches(self) -> pa.Table:
@@ -357,31 +278,7 @@ class BinPlan(Plan):
         budget", "no rows" left in a whole batch, "stays" in its cube or unpurged), bin_id (int64, null if it
         stays).
         """
-        small, deleted = candidates(self.source, self.thresholds)
-        clustering, dropped, stays = self.planner.clustering, self.planner.dropped, "stays"
-        if clustering is not None:
-            reason = clustering.states(self.full)
-        elif dropped is not None:
-            reason = np.select([deleted, dropped >= 0], ["deleted rows", "dropped columns"], CLEAN)
-        elif self.zorder_by:
-            reason = np.full(len(small), "Z-order")
-        else:
-            reason, stays = np.select([small, deleted], ["small", "deleted rows"], "large"), "alone"
-        outcome = np.where(reason == "large", "large", stays).astype(object)
-        outcome[self.unbounded.members[0]] = "over budget"
-        outcome[self.packed.members[0]] = "no rows"
-        bin_of, (positions, bin_ids) = np.full(len(small), -1), self.members
-        outcome[positions], bin_of[positions] = "packed", bin_ids
-        order = self.planner.packer(self.order).order
-        columns = {
-            "path": self.source.paths(order),
-            "size_bytes": self.source.sizes[order],
-            **self._partitions(order),
-            "reason": reason[order],
-            "outcome": outcome[order],
-            "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
-        }
-        return pa.table(columns)
+        return packing_steps(self)
 
     @cached_property
     def sizes_after(self) -> np.ndarray:

@@ -93,14 +93,9 @@ class Planner:
         """Bytes of the largest partition: no bin can have more."""
         return int(np.bincount(self.groups, self.files.sizes).max(initial=1))
 
-    @cached_property
-    def every_file_has_rows(self) -> bool:
-        """Whether every file has rows, as far as the log says."""
-        return not (self.rows <= 0).any()
-
     def prepared(self) -> "Planner":
         """Do now what takes long, so that later plans are quick; returns the planner."""
-        _ = self.packer(SIZE), self.model, self.every_file_has_rows
+        _ = self.packer(SIZE), self.model, self.rows
         return self
 
     def pack(

@@ -13,6 +13,7 @@ from compaction_kit.errors import EmptyTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
+from compaction_kit.plan.steps import bin_names
 from tests import handmade
 
 KIB, MIB = 1024, 1024 * 1024
@@ -180,7 +181,7 @@ def test_a_plan_says_how_many_bins_a_partition_gets_and_names_null_as_sql_does(t
     files = files_of(tmp_path / "one each", *adds, p="string", q="integer")
     plan = plan_of(files)
     assert "4 bins of at most 100 B in 4 partitions, 1 in each, smallest files first." in plan.explain()
-    assert plan.bin_names == [
+    assert bin_names(plan) == [
         *["p IS NULL, q=1, bin 1 of 1"] * 2,
         *["p=None, q=1, bin 1 of 1", "p=b, q=1, bin 1 of 1"],
     ]
