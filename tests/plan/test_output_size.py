@@ -1,6 +1,5 @@
 """Plans by the size of added files."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,31 +8,26 @@ import pytest
 from compaction_kit import datasets, open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.text import parse_size
-from tests.conftest import CopyOf
 from tests.handmade import actions_of
 
-Make = Callable[[Path], object]
 
-
-def shaped(partitions: int, files: int, rows: int, skew: float) -> Make:
-    return lambda folder: datasets.shaped_table(
-        folder, partitions=partitions, files=files, rows=rows, skew=skew, commits=4
-    )
-
-
-# A table that shrinks 3.9 times, one that hardly shrinks, then more of both.
-BY_DAY = [(shaped(1, 500, 20, 0), "64 KiB"), (shaped(4, 50, 300, 0.5), "64 KiB")]
-BY_NIGHT = [
-    (shaped(1, 200, 50, 0), "24 KiB"),
-    (shaped(1, 200, 50, 0), "64 KiB"),
-    (shaped(3, 60, 500, 1.0), "64 KiB"),
-    (shaped(3, 60, 500, 1.0), "512 KiB"),
-    (shaped(5, 40, 2_000, 2.0), "512 KiB"),
-    (shaped(2, 300, 5_000, 1.0), "512 KiB"),
-]
-
-
-def compact_twice(folder: Path, size: str) -> None:
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("partitions", "files", "rows", "skew", "size"),
+    [
+        # A table that shrinks 3.9 times, and one that hardly shrinks.
+        (1, 500, 20, 0.0, "64 KiB"),
+        (4, 50, 300, 0.5, "64 KiB"),
+        pytest.param(1, 200, 50, 0.0, "24 KiB", marks=pytest.mark.nightly),
+        pytest.param(5, 40, 2_000, 2.0, "512 KiB", marks=pytest.mark.nightly),
+        pytest.param(2, 300, 5_000, 1.0, "512 KiB", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_second_plan_finds_nothing_to_do(
+    partitions: int, files: int, rows: int, skew: float, size: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "table"
+    datasets.shaped_table(folder, partitions=partitions, files=files, rows=rows, skew=skew, commits=4)
     plan = open_table(folder).plan_compaction(output_file_size=size)
     result = plan.run(strategy="arrow", verify=False)
     assert result.as_planned
@@ -44,22 +38,6 @@ def compact_twice(folder: Path, size: str) -> None:
     limit = parse_size(size)
     assert sizes.max() < 1.1 * limit
     assert np.sum(sizes < limit / 2) <= plan.num_partitions
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("make", "size"), [*BY_DAY, *(pytest.param(*shape, marks=pytest.mark.nightly) for shape in BY_NIGHT)]
-)
-def test_a_second_plan_finds_nothing_to_do(make: Make, size: str, tmp_path: Path) -> None:
-    make(tmp_path / "table")
-    compact_twice(tmp_path / "table", size)
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-@pytest.mark.parametrize("size", ["1 MiB", "256 KiB", "100 KiB"])
-def test_a_second_plan_finds_nothing_to_do_on_the_flights(copy_of: CopyOf, flights: Path, size: str) -> None:
-    compact_twice(copy_of(flights), size)
 
 
 def test_a_bin_is_larger_by_as_much_as_the_data_shrinks(flights: Path) -> None:
