@@ -31,19 +31,6 @@ def test_a_histogram_holds_every_file_and_every_byte(sizes: list[int]) -> None:
         assert histogram.size_bytes[i] == sum(inside)
 
 
-def test_stats_count_small_files_strictly_below_the_size(tmp_path: Path) -> None:
-    metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
-    adds = [handmade.add(f"f{i}", size, {"p": str(i % 2)}) for i, size in enumerate([10, 99, 100, 500])]
-    files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
-    stats = files.stats("100 B")
-    assert (stats.num_files, stats.size_bytes, stats.small_file_size) == (4, 709, 100)
-    assert (stats.num_small_files, stats.small_bytes) == (2, 109)
-    assert (stats.min_size_bytes, stats.median_size_bytes, stats.max_size_bytes) == (10, 99, 500)
-    assert stats.num_partitions == 2
-    with pytest.raises(InvalidArgumentError, match="small_file_size"):
-        files.stats("none")
-
-
 @pytest.mark.parametrize("version", [None, 1, 3])
 def test_files_are_what_the_deltalake_package_sees(shaped: Path, version: int | None) -> None:
     expected = pa.table(deltalake.DeltaTable(str(shaped), version=version).get_add_actions(flatten=True))
@@ -66,19 +53,27 @@ def test_a_cleaned_up_checkpoint_of_the_deltalake_package_is_read(changed: Path)
     assert found == expected
 
 
-def test_stats_tell_skew_and_what_the_log_costs(tmp_path: Path) -> None:
+def test_stats_tell_small_files_skew_and_what_the_log_costs(tmp_path: Path) -> None:
     metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
     adds = [handmade.add(f"f{i}", i + 1, {"p": "x" if i < 9 else None}) for i in range(10)]
     table = handmade.write_log(tmp_path, [metadata, *adds], [handmade.add("g", 11, {"p": "y"})])
-    stats = open_table(table).files().stats()
+    files = open_table(table).files()
+    stats = files.stats("5 B")
+    assert (stats.num_files, stats.size_bytes, stats.small_file_size) == (11, 66, 5)
+    # Strictly below the size.
+    assert (stats.num_small_files, stats.small_bytes) == (4, 10)
+    assert (stats.min_size_bytes, stats.median_size_bytes, stats.max_size_bytes) == (1, 6, 11)
     assert (stats.num_partitions, stats.skew) == (3, 9 / (11 / 3))
     assert stats.num_commits == 2
     assert stats.log_bytes == sum(file.stat().st_size for file in (table / "_delta_log").iterdir())
-    assert open_table(table).files().by_partition(5).to_pylist() == [
-        {"partition.p": "x", "num_files": 9, "size_bytes": 45, "num_small_files": 4},
-        {"partition.p": "y", "num_files": 1, "size_bytes": 11, "num_small_files": 0},
-        {"partition.p": None, "num_files": 1, "size_bytes": 10, "num_small_files": 0},
-    ]
+    assert files.by_partition(5).to_pydict() == {
+        "partition.p": ["x", "y", None],
+        "num_files": [9, 1, 1],
+        "size_bytes": [45, 11, 10],
+        "num_small_files": [4, 0, 0],
+    }
+    with pytest.raises(InvalidArgumentError, match="small_file_size"):
+        files.stats("none")
 
 
 def test_stats_keep_tombstoned_and_reclaimable_bytes_apart(tmp_path: Path) -> None:
@@ -125,21 +120,19 @@ def test_overlap_counts_the_files_that_hold_each_bound(ranges: list[tuple[int, i
     assert overlap.max == max(counted, default=0)
 
 
+NUMBERS: list[tuple[object, object]] = [(0.5, 2.5), (2.25, 9.0), (4.0, 5.0)]
+TIMES = [("01-01T00:00:00.000", "01-02T00:00:00.000"), ("01-01T23:00:00.000", "01-09T00:00:00")]
+TIMES += [("01-05T00:00:00.000", "01-06T00:00:00.000")]
+
+
 @pytest.mark.parametrize(
     ("kind", "bounds"),
     [
         ("string", [("a", "m"), ("k", "z"), ("n", "n")]),
         ("date", [("2024-01-01", "2024-02-01"), ("2024-01-31", "2024-03-01"), ("2024-02-15", "2024-02-16")]),
-        ("double", [(0.5, 2.5), (2.25, 9.0), (4.0, 5.0)]),
-        ("decimal(9,2)", [(0.5, 2.5), (2.25, 9.0), (4.0, 5.0)]),
-        (
-            "timestamp",
-            [
-                ("2024-01-01T00:00:00.000Z", "2024-01-02T00:00:00.000Z"),
-                ("2024-01-01T23:00:00.000Z", "2024-01-09T00:00:00Z"),
-                ("2024-01-05T00:00:00.000Z", "2024-01-06T00:00:00.000Z"),
-            ],
-        ),
+        ("double", NUMBERS),
+        ("decimal(9,2)", NUMBERS),
+        ("timestamp", [(f"2024-{low}Z", f"2024-{high}Z") for low, high in TIMES]),
     ],
 )
 def test_overlap_compares_by_the_type_of_the_column(

@@ -51,12 +51,13 @@ def small(count: int, partitions: int = 1, size: int = 10) -> list[handmade.Acti
 
 
 def test_a_sick_table_is_told_by_the_files_that_would_do(tmp_path: Path) -> None:
-    verdict = verdict_of(files_of(tmp_path, *small(30)))
-    assert verdict.kind == "warning"
-    assert verdict.sentences == (
-        "30 files where 1 would do: a full scan opens 30 times as many files as it needs to.",
-        "Compaction rewrites 30 files (735 B in total) into 1 file, about 735 B, in 1 partition.",
-        "The plan is exact.",
+    assert verdict_of(files_of(tmp_path, *small(30))) == Verdict(
+        "warning",
+        (
+            "30 files where 1 would do: a full scan opens 30 times as many files as it needs to.",
+            "Compaction rewrites 30 files (735 B in total) into 1 file, about 735 B, in 1 partition.",
+            "The plan is exact.",
+        ),
     )
 
 
@@ -78,32 +79,28 @@ def test_a_plan_for_some_partitions_says_for_which(tmp_path: Path) -> None:
         "4 files where 1 would do, where p = '0': "
         "a full scan of them opens 4 times as many files as it needs to."
     )
-    none = Files(files.snapshot, np.array([], np.int64))
-    assert verdict_of(none, where="p = '9'").sentences == (
-        "Nothing to do where p = '9', because no file matches.",
-    )
 
 
-def test_a_value_that_may_be_meant_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("jfk", " (did you mean 'JFK'?)"), ("LGB", " (did you mean 'LGA'?)"), ("x", "")]
+)
+def test_a_value_that_may_be_meant_is_named(tmp_path: Path, typed: str, meant: str) -> None:
     files = files_of(tmp_path, *(handmade.add(name, 10, {"p": name}) for name in ("JFK", "LGA")))
     none = Files(files.snapshot, np.array([], np.int64))
-    for typed, meant in (("jfk", " (did you mean 'JFK'?)"), ("LGB", " (did you mean 'LGA'?)"), ("x", "")):
-        sentence = verdict_of(none, where=f"p = '{typed}'").sentences[0]
-        assert sentence == f"Nothing to do where p = '{typed}', because no file matches{meant}."
-
-
-def test_what_of_the_plan_is_not_certain_is_said(tmp_path: Path) -> None:
-    same = [handmade.add(f"f{i}", 400, {"p": "0"}) for i in range(4)]
-    assert verdict_of(files_of(tmp_path, *same)).sentences[-1] == (
-        "The plan is exact, except for which of equal-sized files go into which bin."
+    assert verdict_of(none, where=f"p = '{typed}'").sentences == (
+        f"Nothing to do where p = '{typed}', because no file matches{meant}.",
     )
 
 
-def test_a_healthy_table_is_told_why(tmp_path: Path) -> None:
+def test_a_healthy_table_is_told_why_and_a_plan_what_is_not_certain(tmp_path: Path) -> None:
     healthy = verdict_of(files_of(tmp_path / "a", *small(3)), Thresholds(5, KIB))
     assert healthy == Verdict("good", ("Nothing to do, because no file is under 5 B.",))
     budget = verdict_of(files_of(tmp_path / "b", *small(3)), budget=5)
     assert "the smallest of 1 bin has 33 B, more than the budget of 5 B" in str(budget)
+    same = [handmade.add(f"f{i}", 400, {"p": "0"}) for i in range(4)]
+    assert verdict_of(files_of(tmp_path / "c", *same)).sentences[-1] == (
+        "The plan is exact, except for which of equal-sized files go into which bin."
+    )
 
 
 def test_deleted_rows_that_no_optimize_takes_are_named(tmp_path: Path) -> None:
@@ -128,9 +125,9 @@ def test_auto_compaction_is_named(tmp_path: Path) -> None:
     on = {"delta.autoOptimize.autoCompact": "true"}
     metadata = handmade.metadata({"id": "long"}, configuration=on)
     handmade.write_log(tmp_path, [metadata, handmade.add("a"), handmade.add("b")])
-    assert verdict_of(Files(TransactionLog(tmp_path).snapshot())).sentences[-1] == (
-        "Auto compaction is on (delta.autoOptimize.autoCompact): auto_compaction() says when it fires, and "
-        "what it rewrites."
+    sentence = verdict_of(Files(TransactionLog(tmp_path).snapshot())).sentences[-1]
+    assert sentence.startswith(
+        "Auto compaction is on (delta.autoOptimize.autoCompact): auto_compaction() says"
     )
 
 

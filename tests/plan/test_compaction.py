@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import EmptyTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
@@ -122,12 +121,6 @@ def test_files_that_are_not_counted_are_taken_to_have_rows(
     assert (plan.num_bins, plan.num_files_added, plan.exact.num_files_added) == (1, 1, is_exact)
 
 
-def test_an_empty_table_has_no_plan(tmp_path: Path) -> None:
-    with pytest.raises(EmptyTableError, match="empty at version 0: there is nothing to compact") as caught:
-        Planner(files_of(tmp_path))
-    assert "\n" not in str(caught.value)
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.sampled_from("ab")), min_size=1, max_size=25),
     st.integers(1, 300),
@@ -191,13 +184,15 @@ def test_a_plan_says_how_many_bins_a_partition_gets_and_names_null_as_sql_does(t
     assert "5 bins of at most 100 B in 4 partitions, up to 2 in each, smallest" in plan.explain()
 
 
-def test_a_plan_draws_itself(tmp_path: Path) -> None:
+def test_a_plan_draws_itself_and_can_be_stored_as_json(tmp_path: Path) -> None:
     plan = plan_of(files_of(tmp_path, handmade.add("a", 10), handmade.add("b", 20)))
     label = "2 → 1 file, 30 B → about 30 B. 2 files in 1 bin of at most 100 B"
     assert plan.plot().get_label() == label
-    page = plan._repr_html_()
-    assert f'aria-label="{label}"' in page
-    assert "Of these, 2 fill 1 bin" in page
+    assert f'aria-label="{label}"' in plan._repr_html_()
+    assert "Of these, 2 fill 1 bin" in plan._repr_html_()
+    stored = json.loads(json.dumps(plan.to_dict()))
+    assert (stored["version"], stored["order"], stored["budget"]) == (0, "size", None)
+    assert (stored["files"], stored["bins"]) == (plan.files.to_pylist(), plan.bins.to_pylist())
 
 
 def test_every_file_has_a_reason_and_an_outcome(tmp_path: Path) -> None:
@@ -249,24 +244,24 @@ def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: P
     assert (plan.num_bins, plan.num_files_added, len(plan.sizes_after)) == (1, 4, 4)
 
 
-def added(num_files: int) -> dict[str, int]:
-    return {"num_deletion_vectors": 0, "num_files_added": num_files}
-
-
 def test_batches_take_the_smallest_bins_first(tmp_path: Path) -> None:
     sizes = {"x": (30, 31), "y": (10, 11), "z": (20, 21)}
     adds = [handmade.add(f"{p}{size}", size, {"p": p}) for p, pair in sizes.items() for size in pair]
-    files = files_of(tmp_path, *adds, p="string")
-    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, batch_size=65))
-    assert [(row["partition.p"], row["batch_id"]) for row in plan.bins.to_pylist()] == [
-        ("x", 1),
-        ("y", 0),
-        ("z", 0),
-    ]
-    assert plan.batches.to_pylist() == [
-        {"batch_id": 0, "num_bins": 2, "num_files": 4, "size_bytes": 62, **added(2)},
-        {"batch_id": 1, "num_bins": 1, "num_files": 2, "size_bytes": 61, **added(1)},
-    ]
+    plan = CompactionPlan.of(
+        Planner(files_of(tmp_path, *adds, p="string")), Thresholds(100, 100, batch_size=65)
+    )
+    assert plan.bins.select(["partition.p", "batch_id"]).to_pydict() == {
+        "partition.p": ["x", "y", "z"],
+        "batch_id": [1, 0, 0],
+    }
+    assert plan.batches.to_pydict() == {
+        "batch_id": [0, 1],
+        "num_bins": [2, 1],
+        "num_files": [4, 2],
+        "size_bytes": [62, 61],
+        "num_deletion_vectors": [0, 0],
+        "num_files_added": [2, 1],
+    }
     sentence = "The bins go into 2 commits, smallest bins first, each of one bin or of at most 65 B."
     assert sentence in plan.explain()
     assert (plan.num_batches, plan.exact.commits) == (2, True)
@@ -277,11 +272,3 @@ def test_equal_bins_in_different_batches_are_said_to_be_open(tmp_path: Path) -> 
     files = files_of(tmp_path, *adds, p="string")
     plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, batch_size=25))
     assert (plan.num_batches, plan.exact.commits) == (2, False)
-
-
-def test_a_plan_can_be_stored_as_json(tmp_path: Path) -> None:
-    plan = plan_of(files_of(tmp_path, handmade.add("a", 10), handmade.add("b", 20)))
-    stored = json.loads(json.dumps(plan.to_dict()))
-    assert (stored["version"], stored["order"], stored["budget"]) == (0, "size", None)
-    assert [file["path"] for file in stored["files"]] == ["a", "b"]
-    assert stored["bins"] == plan.bins.to_pylist()
