@@ -134,4 +134,5 @@ def amplify(
         rewritten = int(files.sizes[packing.members[0]].sum())
         files = files.clustered(packing, max_file_size, overhead)
         rows.append((number, append_bytes, rewritten, *files.count_cubes(cubes)))
-    return pa.table(dict(zip(_COLUMNS, np.array(rows, np.int64).reshape(-1, len(_COLUMNS)).T, strict=True)))
+    columns = np.array(rows, np.int64).reshape(-1, len(_COLUMNS)).T
+    return pa.table(dict(zip(_COLUMNS, columns, strict=True)))
