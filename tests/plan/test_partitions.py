@@ -50,14 +50,14 @@ TEXTS = {
 
 @pytest.mark.spark
 def test_values_are_one_partition_if_spark_casts_them_to_one_value(spark: SparkSession) -> None:
-    texts = sorted({text for texts in TEXTS.values() for text in texts})
+    everything = {text for texts in TEXTS.values() for text in texts}
     casts = [f"CAST(try_cast(t AS {kind}) AS STRING)" for kind in TEXTS]
     rows = (
-        spark.createDataFrame([(text,) for text in texts], "t string")
+        spark.createDataFrame([(text,) for text in everything], "t string")
         .selectExpr("t", *casts, "unix_date(try_cast(t AS date))", "unix_micros(try_cast(t AS timestamp))")
         .collect()
     )
-    *columns, days, micros = zip(*(row[1:] for row in rows), strict=True)
+    texts, *columns, days, micros = zip(*rows, strict=True)
     cast_to = {
         kind: dict(zip(texts, column, strict=True)) for kind, column in zip(TEXTS, columns, strict=True)
     }
