@@ -1,6 +1,7 @@
 """The front door, and what it says to bad input. tests/log has the damaged logs, tests/execute the runs."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
-
-SetConf = Callable[[str, str], None]
+from tests.conftest import SetConf
 
 
 def refused(call: Callable[[], object], kind: type[Exception], *words: str) -> None:
@@ -79,7 +79,7 @@ def test_a_size_that_is_none(shaped: Path, name: str, size: Any) -> None:
 
 @pytest.mark.spark
 def test_a_minimum_above_the_maximum_is_planned_as_optimize_takes_it_and_warned_of(
-    spark: SparkSession, changed: Path, confs: Callable[[str, str], None]
+    spark: SparkSession, changed: Path, confs: SetConf
 ) -> None:
     table = open_table(changed, spark)
     most = 3 * int(table.files().sizes.mean())
@@ -96,6 +96,8 @@ def test_a_minimum_above_the_maximum_is_planned_as_optimize_takes_it_and_warned_
     assert by_session.warnings == plan.warnings
     assert by_session.bins.equals(plan.bins)
     assert plan.run(strategy="optimize").as_planned
+    confs("spark.databricks.delta.optimize.maxDeletedRowsRatio", "0.5")
+    assert table.thresholds() == replace(plan.thresholds, max_deleted_rows_ratio=0.5)
     assert table.plan_compaction(min_file_size=10, max_file_size=10).warnings == ()
 
 
@@ -111,16 +113,6 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
     }
     found = {sizes: open_table(shaped).thresholds(*sizes) for sizes in expected}
     assert {sizes: (one.min_file_size, one.max_file_size) for sizes, one in found.items()} == expected
-
-
-@pytest.mark.spark
-def test_the_sessions_settings_are_the_defaults(spark: SparkSession, shaped: Path, confs: SetConf) -> None:
-    conf = "spark.databricks.delta.optimize"
-    for name, value in (("minFileSize", "1000"), ("maxFileSize", "3000"), ("maxDeletedRowsRatio", "0.5")):
-        confs(f"{conf}.{name}", value)
-    thresholds = open_table(shaped).thresholds()
-    assert (thresholds.min_file_size, thresholds.max_file_size) == (1_000, 3_000)
-    assert thresholds.max_deleted_rows_ratio == 0.5
 
 
 @pytest.mark.spark
