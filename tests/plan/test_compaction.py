@@ -14,6 +14,7 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.plan.steps import bin_names
 from tests import handmade
+from tests.chance import examples
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -121,6 +122,8 @@ def test_files_that_are_not_counted_are_taken_to_have_rows(
     assert (plan.num_bins, plan.num_files_added, plan.exact.num_files_added) == (1, 1, is_exact)
 
 
+@pytest.mark.long
+@examples(40)
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.sampled_from("ab")), min_size=1, max_size=25),
     st.integers(1, 300),

@@ -10,6 +10,7 @@ from compaction_kit import open_table
 from compaction_kit.plan.predict import SizeModel, count_rows
 from compaction_kit.storage import open_store
 from tests import handmade
+from tests.chance import examples
 from tests.plan.test_compaction import files_of
 
 
@@ -39,6 +40,8 @@ def test_without_different_rows_the_bytes_are_the_estimate(tmp_path: Path, recor
     assert "at most" in model.basis
 
 
+@pytest.mark.long
+@examples(40)
 @given(st.lists(st.tuples(st.integers(1, 10_000), st.integers(0, 500) | st.none()), min_size=1, max_size=20))
 def test_a_file_is_never_reckoned_to_hold_more_than_it_has(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[tuple[int, int | None]]
