@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from compaction_kit.compat import has_jvm
-from compaction_kit.errors import InvalidArgumentError, RunCancelled
+from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import restore, settings
 from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import stale, translate
@@ -214,6 +214,11 @@ def _check(plan: RestorePlan) -> None:
     now = plan_restore(plan.handle, plan.target)
     if now.version != plan.version:
         raise stale(plan.version, now.version)
+    if not now.diff.files.equals(plan.diff.files):
+        raise StalePlanError(
+            f"The table was created again since the plan was made, with another version {plan.version}: "
+            "make a new plan; nothing was changed."
+        )
     if obstacle := now._obstacle():
         raise InvalidArgumentError(f"{obstacle} Nothing was changed.")
 
