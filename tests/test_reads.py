@@ -36,7 +36,7 @@ def measured(spark: SparkSession, table: Path, query: Query, after: int = 1) -> 
     return measure_reads(spark, table, 0, after, query, repeats=1)
 
 
-def both_sums(rows: DataFrame) -> DataFrame:
+def sum_by_partition(rows: DataFrame) -> DataFrame:
     return rows.groupBy("p").agg(F.sum("id"))
 
 
@@ -51,7 +51,7 @@ def both_sums(rows: DataFrame) -> DataFrame:
             (1, 1),
         ),
         ("SELECT count(*) FROM {table}", (0, 0)),
-        (both_sums, (NUM_FILES, 1)),
+        (sum_by_partition, (NUM_FILES, 1)),
     ],
     ids=["WITH, braces, twice a name, odd types", "answered from the log", "a function"],
 )
@@ -61,9 +61,9 @@ def test_a_query_may_be_any_and_files_read_are_those_that_stats_leave_over(
     comparison = measured(spark, hours, query)
     assert (comparison.files_before, comparison.files_after) == files
     assert comparison.same_result
-    assert comparison.query == (query if isinstance(query, str) else "both_sums")
+    assert comparison.query == (query if isinstance(query, str) else "sum_by_partition")
     assert comparison.same_files == (files == (0, 0))
-    if query is both_sums:
+    if query is sum_by_partition:
         sizes = sorted(path.stat().st_size for path in folders.data_files(hours))
         assert (comparison.bytes_before or 0) + (comparison.bytes_after or 0) == sum(sizes) - sizes[0]
 

@@ -77,7 +77,8 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     table = open_table(path, spark)
     if by_night:
         assert table.plan_restore(1).run().version == 3
-        table.plan_compaction(zorder_by="a${x}").run(strategy="optimize", verify=False)
+        sorts = table.plan_compaction(zorder_by="a${x}")
+        assert sorts.run(strategy="optimize", verify=False).versions == (4,)
     assert measure_reads(spark, path, 1, table.version, "id < 3", 1).same_result
     vacuum = table.plan_vacuum("0 hours")
     assert vacuum.run().num_files == vacuum.num_files > 0
