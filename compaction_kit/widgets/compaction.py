@@ -261,7 +261,6 @@ def _stops(planner: Planner) -> tuple[list[int], list[int]]:
 
 
 def _condition(files: Files | None) -> str:
-    """Return SQL over the table's own columns, as an example."""
     if files is None or not files.num_files:
         return "p = 1"
     if not files.partition_columns:
@@ -359,7 +358,6 @@ def query_part(state: WorkbenchState) -> Part:
 
 
 def _takes(plan: CompactionPlan, strategy: str = "auto") -> list[str]:
-    """Say what a run takes, if there is one."""
     if plan.handle is None or plan.is_empty:
         return []
     return [f"A run takes {cost_of(plan.handle, plan, strategy)}."]

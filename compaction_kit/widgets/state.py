@@ -85,7 +85,6 @@ class WorkbenchState(Watched):
             self.name = table.name
 
     def _forget(self, change: Any) -> None:
-        """Forget the answers about what was open before."""
         for field, lookups in self._lookups.items():
             if getattr(change.old, field) is not getattr(change.new, field):
                 for lookup in lookups:
@@ -286,9 +285,9 @@ class WorkbenchState(Watched):
             if files is not None and files is not self.files:
                 scope = f" where {shortened(read.where, _LONGEST_WHERE)}" if read.where else ""
                 partitions = format_count(files.stats().num_partitions, "partition")
-                about = f"version {files.version} · {format_count(files.num_files, 'file')}{scope} · "
-                about += f"{format_size(files.size_bytes)} · {partitions}"
-                self.about = about
+                count = f"{format_count(files.num_files, 'file')}{scope}"
+                size = format_size(files.size_bytes)
+                self.about = f"version {files.version} · {count} · {size} · {partitions}"
             self.opened = read if read.pending or read.inputs == self.inputs else read.planned(self.inputs)
 
     def look(self) -> None:
@@ -379,7 +378,6 @@ class WorkbenchState(Watched):
             plan = self.planning_vacuum.value if self.can_vacuum else None
         if plan is None or not typed or typed != self.password:
             return False
-
         return self.carry_out(
             self.vacuuming, lambda job: plan.run(progress=lambda done: job.report(done.fraction, str(done)))
         )
