@@ -34,7 +34,7 @@ def _alone(part: Callable[[WorkbenchState], parts.Part]) -> Callable[[Table | st
     return show
 
 
-verdict, files, plan = map(_alone, (compaction.verdict_part, compaction.files_part, compaction.plan_part))
+verdict, files, plan = map(_alone, (compaction.verdict_part, tables.files_part, compaction.plan_part))
 query, run, vacuum = map(_alone, (compaction.query_part, compaction.run_part, vacuum_part))
 # Instead of the module of this name.
 history = _alone(history_part)  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The parts that lead to a compaction: the verdict, the table's files, the plan, a query's files, the run."""
+"""The parts that lead to a compaction: the verdict, the plan, a query's files, the run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,15 @@ from compaction_kit.files import Files
 from compaction_kit.plan import Planner
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.query import with_table
-from compaction_kit.text import as_html_table, element, format_count, format_partition, format_size, paragraph
+from compaction_kit.text import element, format_count
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.tables import ranges_by_column
 
-_MOST_PARTITIONS, _MOST_FILES = 10, 200
 _STRATEGIES = {
     "auto: arrow where it can, else OPTIMIZE": "auto",
     "arrow: one Spark job, by pyarrow": "arrow",
@@ -28,10 +28,7 @@ _STRATEGIES = {
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
 _HINT = "Counts files without running your query. Compactions are planned with the sizes of Plan."
-_NO_BOUNDS = "The log has no minimum and maximum of any column: every query opens every file."
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
-# Of a plan's sentences, beside its figure: the title says the rest.
-_LINES_IN_SIGHT = 2
 
 
 def verdict_part(state: WorkbenchState) -> Part:
@@ -61,87 +58,6 @@ def verdict_part(state: WorkbenchState) -> Part:
     return Part(sentences, on=on, title="Verdict", code=code, records=records, prepare=draw)
 
 
-def files_part(state: WorkbenchState) -> Part:
-    """Show a table's live files: their sizes, the partitions with the most, how much they overlap."""
-    column, chosen = _column_choice(state, "ck-overlap-column")
-
-    def some() -> Any:
-        return state.files if state.files is not None and state.files.num_files else None
-
-    def sentence() -> str:
-        if state.files is None:
-            return "Reading the log …" if state.opened.pending else "No table is open."
-        stats = state.files.stats()
-        return (
-            f"The median file has {format_size(stats.median_size_bytes)}, the largest "
-            f"{format_size(stats.max_size_bytes)}. Readers read {format_size(stats.log_bytes)} of the "
-            f"log, with {format_count(stats.num_commits, 'commit')} that no checkpoint has."
-        )
-
-    def code() -> str:
-        files = parts.call("files", where=state.where or None)
-        table = f"files = ck.open_table({parts.absolute(state.name)!r}).{files}"
-        drawn = (f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})")
-        return parts.python(table, "files.plot()", "files.by_partition()", *(drawn if column.value else ()))
-
-    def overlap() -> Any:
-        if not some() or not chosen():
-            return _NO_BOUNDS if some() else ""
-        return some().overlap(column.value)._repr_html_()
-
-    def extents() -> Any:
-        return some() and chosen() and (Files.plot_extents, some(), column.value)
-
-    ranges = [column, Text("text", "overlap", overlap), FigureView("ck-extents-figure", extents)]
-    folded = {
-        "Partitions": Text("text", "partitions", lambda: some() and _partitions(some())),
-        "Overlap: what data skipping is worth": w.VBox(ranges),
-    }
-    return Part(
-        Text("text", "files", sentence),
-        FigureView("ck-files-figure", lambda: some() and some().plot),
-        fold(some, **folded),
-        on=[state, column],
-        title="Files",
-        code=code,
-        records=lambda: (some().stats(), some().plot()) if some() else (),
-    )
-
-
-def _column_choice(state: WorkbenchState, css_class: str) -> tuple[w.Dropdown, Callable[[], str | None]]:
-    """Make a dropdown of the columns that files have bounds of, and what fills it and returns the choice."""
-    column, offered = fields.dropdown("Column", css_class, "300px"), list[Files | None]([None])
-
-    def chosen() -> str | None:
-        files = state.files
-        if files is not None and files is not offered[0]:
-            offered[:] = [files]
-            # A table's first files have the columns of all.
-            first = files.in_snapshot(np.arange(min(files.num_files, _MOST_FILES)))
-            columns = list(filter(Files(files.snapshot, first).has_bounds, files.data_columns))
-            usual = (column.value, state.order, state.plan and state.plan.clustering_column, *columns)
-            fields.offer(column, columns, next((name for name in usual if name in columns), None))
-        value: str | None = column.value
-        return value
-
-    return column, chosen
-
-
-def _partitions(files: Files) -> str:
-    table, small = files.by_partition(), f"under {format_size(files.small_file_size())}"
-    rows = table[:_MOST_PARTITIONS].to_pylist()
-    names, sizes = [format_partition(row) or "the table" for row in rows], [row["size_bytes"] for row in rows]
-    counts = [[f"{row[name]:,}" for row in rows] for name in ("num_files", "num_small_files")]
-    cells = zip(names, *counts, map(format_size, sizes), strict=True)
-    drawn = as_html_table(("partition", "files", small, "size"), cells)
-    # The partitions with the most files come first.
-    rest = table["num_files"].to_pylist()[len(rows) :]
-    if not rest:
-        return drawn
-    more, each = format_count(len(rest), "more partition"), " each" if len(rest) > 1 else ""
-    return element("div", drawn, paragraph(f"and {more} with at most {format_count(rest[0], 'file')}{each}"))
-
-
 def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     """Show what a compaction would do, with sliders for its thresholds, a predicate, an order and a budget.
 
@@ -155,52 +71,32 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         3
     """
     controls, errors, offer = _plan_controls(state)
-    drawn: list[CompactionPlan | None] = [None, None]
-    column, chosen = _column_choice(state, "ck-touched-column")
-
-    def prepare() -> None:
-        offer()
-        if state.plan is not drawn[1]:
-            drawn[:] = [drawn[1], state.plan]
-
-    def sizes() -> Any:
-        former, plan = drawn
-        if plan is None or not plan.source.num_files:
-            return None
-        if plan.clustered_by:
-            return CompactionPlan.plot_cubes, plan
-        # An outline shows the plan of the same files that was drawn before this one.
-        return CompactionPlan.plot_sizes, plan, former if former and former.source is plan.source else None
 
     def some() -> Any:
         return state.plan if state.plan is not None and not state.plan.is_empty else None
 
-    def touched() -> Any:
+    def touched(column: str) -> Any:
+        # OPTIMIZE sorts the rows of a clustered table, so that no other layout can be compared.
         if state.is_clustered:
-            # OPTIMIZE sorts the rows, so that no other layout can be compared.
-            return chosen() and state.plan and (Files.plot_extents, state.plan.source, chosen())
-        return some() and chosen() and (_plot_comparison, some(), chosen())
+            return state.plan and (Files.plot_extents, state.plan.source, column)
+        return some() and (_plot_comparison, some(), column)
 
     def sentence() -> str:
         if (plan := state.plan) is None:
             return "" if state.opened.error else _no_plan(state)
-        return "\n".join([*plan.explain().split("\n")[:_LINES_IN_SIGHT], *_takes(plan), *plan.warnings])
+        # The figure's title says the rest.
+        return "\n".join([*plan.explain().split("\n")[:2], *_takes(plan), *plan.warnings])
 
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
 
-    no_bounds = Text("text", "touched", lambda: "" if chosen() else _NO_BOUNDS)
-    folded = {
-        "Bins": FigureView("ck-bins-figure", lambda: some() and some().plot_bins),
-        "Files that a query touches": w.VBox(
-            [column, no_bounds, FigureView("ck-comparison-figure", touched)]
-        ),
-        "Why these files": Text("text", "why", why),
-    }
+    column, ranges = ranges_by_column(state, "touched", "comparison", lambda _: "", touched)
+    bins = FigureView("ck-bins-figure", lambda: some() and some().plot_bins)
+    folded = {"Bins": bins, "Files that a query touches": ranges, "Why these files": Text("text", "why", why)}
     # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
     places = [
         w.VBox([*controls, *below]).add_class("ck-controls"),
-        w.VBox([*errors, FigureView("ck-plan-figure", sizes)]).add_class("ck-place"),
+        w.VBox([*errors, _sizes_figure(state)]).add_class("ck-place"),
         w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
     ]
     return Part(
@@ -210,8 +106,24 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         title="Plan",
         code=lambda: parts.python(plan_code(state), "plan.run()  # commits what the plan shows"),
         records=lambda: [state.plan],
-        prepare=prepare,
+        prepare=offer,
     )
+
+
+def _sizes_figure(state: WorkbenchState) -> FigureView:
+    def sizes() -> Any:
+        plan, former = state.plan, figure.call[1] if figure.call else None
+        if plan is None or not plan.source.num_files:
+            return None
+        if plan is former:
+            return figure.call
+        if plan.clustered_by:
+            return CompactionPlan.plot_cubes, plan
+        # An outline shows the plan of the same files that was drawn before this one.
+        return CompactionPlan.plot_sizes, plan, former if former and former.source is plan.source else None
+
+    figure = FigureView("ck-plan-figure", sizes)
+    return figure
 
 
 def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget], Callable[[], None]]:

@@ -84,21 +84,9 @@ def history_part(state: WorkbenchState) -> Part:
 
     A click on a row shows its commit, restores it, or reads its rows; two rows that are ticked are compared.
     """
-    reading, sampling, comparing, quoting = state.reading, state.sampling, state.comparing, state.quoting
 
     def past() -> Any:
-        return reading.value
-
-    def prepare() -> None:
-        table, files, version, pair = state.table, state.files, state.version, sorted(state.compared)
-        if table is None:
-            return
-        if files is not None:
-            reading.ask(lambda job: _read_past(state, table, files), files)
-        if past() and len(pair) == 2:
-            comparing.ask(lambda job: table.diff(pair[0], pair[1]), *pair)
-        if past() and folds.selected_index == 0:
-            quoting.ask(lambda job: actions_text(table.log.actions(version)), version)
+        return state.reading.value
 
     def earlier() -> int | None:
         return state.version if past() and state.version < past().latest else None
@@ -109,30 +97,39 @@ def history_part(state: WorkbenchState) -> Part:
     def lifetimes() -> Any:
         return past() and (plots.lifetimes, past().lives, past().versions, state.version)
 
-    def readability() -> Any:
-        return past() and (plots.readability, past().versions)
-
     def records() -> tuple[Any, ...]:
-        if not past():
-            return ()
-        return sentence(), *(draw(*tables) for draw, *tables in (lifetimes(), readability()))
+        figures = (lifetimes(), (plots.readability, past().versions)) if past() else ()
+        return (sentence() or None, *(draw(*tables) for draw, *tables in figures))
 
     (time, time_error), folds = _time_field(state), _commit_folds(state)
     restore = restore_box(state, earlier, lambda: f"Restore version {state.version} …")
     details = w.VBox([time, time_error, Text("text", "version-text", sentence), restore])
     figure = FigureView("ck-lifetimes-figure", lifetimes)
+    asked = [state.reading, state.sampling, state.comparing, state.quoting]
     return Part(
         Text("text", "no-table", lambda: "" if state.table is not None else "No table is open."),
-        JobBar(reading, "ck-reading"),
+        JobBar(state.reading, "ck-reading"),
         live(w.Box([figure, _version_list(state, time), details]).add_class("ck-past"), past),
         folds,
-        FigureView("ck-readable-figure", readability),
-        on=[state, reading, sampling, comparing, quoting, state.planning_restore, state.restoring],
+        FigureView("ck-readable-figure", lambda: past() and (plots.readability, past().versions)),
+        on=[state, *asked, state.planning_restore, state.restoring],
         title="History",
         code=lambda: _history_code(state, earlier()),
         records=records,
-        prepare=prepare,
+        prepare=lambda: _ask(state, folds.selected_index == 0),
     )
+
+
+def _ask(state: WorkbenchState, with_actions: bool) -> None:
+    table, files, version, pair = state.table, state.files, state.version, sorted(state.compared)
+    if table is None:
+        return
+    if files is not None:
+        state.reading.ask(lambda job: _read_past(state, table, files), files)
+    if state.reading.value and len(pair) == 2:
+        state.comparing.ask(lambda job: table.diff(pair[0], pair[1]), *pair)
+    if state.reading.value and with_actions:
+        state.quoting.ask(lambda job: actions_text(table.log.actions(version)), version)
 
 
 def _read_past(state: WorkbenchState, table: Table, files: Files) -> Past:
@@ -247,10 +244,6 @@ def vacuum_part(state: WorkbenchState) -> Part:
     # A name that was typed is for the plan that it was typed under, and for no other.
     planning.observe(lambda _: setattr(name, "value", ""), "answer")
 
-    def delete() -> None:
-        state.vacuum(name.value)
-        name.value = ""
-
     def is_armed() -> bool:
         return state.can_vacuum and not running.running and name.value == state.password
 
@@ -261,19 +254,8 @@ def vacuum_part(state: WorkbenchState) -> Part:
         # The first line is the cost, if there is one.
         return plan.explain().split("\n") if plan.versions_lost else ["", plan.explain()]
 
-    def code() -> str:
-        given = [f"retention={state.retention!r}"] if state.retention else []
-        given += [f"keep_versions=[{state.keep}]"] if state.keep else []
-        given += [f"at=datetime.now(UTC) + timedelta(days={state.days})"] if state.days else []
-        return parts.python(
-            f"table = ck.open_table({parts.absolute(state.name)!r})",
-            f"vacuum = table.plan_vacuum({', '.join(given)})",
-            "print(vacuum.explain())",
-            *([] if state.days else ["vacuum.run(progress=True)  # deletes what the plan shows"]),
-            imports=["from datetime import UTC, datetime, timedelta"] if state.days else [],
-        )
-
-    button = parts.button("Delete these files", "ck-vacuum", delete, style="danger")
+    button = parts.button("Delete these files", "ck-vacuum", lambda: state.vacuum(name.value), style="danger")
+    button.on_click(lambda _: setattr(name, "value", ""))
     danger = w.HBox([name, live(button, disabled=lambda: not is_armed())]).add_class("ck-danger")
     return Part(
         w.HBox([retention, keep, days]),
@@ -285,7 +267,20 @@ def vacuum_part(state: WorkbenchState) -> Part:
         parts.outcome(state, running, "ck-vacuuming", "outcome"),
         on=[state, planning, running, name],
         title="Vacuum",
-        code=code,
+        code=lambda: _vacuum_code(state),
         records=lambda: [running.result if running.about == state.name else None, planning.value],
         prepare=state.plan_vacuum,
+    )
+
+
+def _vacuum_code(state: WorkbenchState) -> str:
+    given = [f"retention={state.retention!r}"] if state.retention else []
+    given += [f"keep_versions=[{state.keep}]"] if state.keep else []
+    given += [f"at=datetime.now(UTC) + timedelta(days={state.days})"] if state.days else []
+    return parts.python(
+        f"table = ck.open_table({parts.absolute(state.name)!r})",
+        f"vacuum = table.plan_vacuum({', '.join(given)})",
+        "print(vacuum.explain())",
+        *([] if state.days else ["vacuum.run(progress=True)  # deletes what the plan shows"]),
+        imports=["from datetime import UTC, datetime, timedelta"] if state.days else [],
     )

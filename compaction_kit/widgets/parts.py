@@ -182,7 +182,7 @@ class FigureView(w.HTML):
     def show(self, draw: Callable[[], Figure] | None) -> None:
         """Draw a figure; hide it if there is none. One that can't be drawn leaves no other in its place."""
         drawn = joined()
-        self._drawn: tuple[Any, ...] = ()
+        self.call: tuple[Any, ...] = ()
         # A figure leaves 100,000 objects behind: collected at once, they don't hold up a later move.
         gc.disable()
         try:
@@ -199,9 +199,9 @@ class FigureView(w.HTML):
         if self._get is not None:
             found = (self._get() if is_open else None) or ()
             call = found if isinstance(found, tuple) else (found.__func__, found.__self__)
-            if not call or not same(call, self._drawn):
+            if not call or not same(call, self.call):
                 self.show((lambda: call[0](*call[1:])) if call else None)
-                self._drawn = call
+                self.call = call
 
 
 def show_if(condition: object, widget: w.Widget) -> None:

@@ -1,4 +1,4 @@
-"""What is under the root: the table that is open, the survey of all tables, the logs of streams."""
+"""What is under the root: the open table and its files, the survey of all tables, the logs of streams."""
 
 import json
 import os
@@ -8,17 +8,18 @@ from contextlib import suppress
 from typing import Any
 
 import ipywidgets as w
+import numpy as np
 
+from compaction_kit import text
+from compaction_kit.files import Files
 from compaction_kit.session import cache_folder
 from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder
 from compaction_kit.surveys import RANK, SMALL, cells, fewer_files
-from compaction_kit.text import arrow_as_html, format_count, visible
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.grid import Grid
-from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -26,7 +27,8 @@ _TO_PRACTISE = "to practise on: 336,776 flights in 1,095 small files."
 # Columns of a survey that fit into the page.
 _SHOWN = ("table", "files", "small", "size", "median file", "after", "fewer files", "last OPTIMIZE")
 _MOST_RECENT = 10
-_FURTHEST, _MOST_FILES = 500, 12
+_FURTHEST, _MOST_FILES, _MOST_TRIED, _MOST_PARTITIONS = 500, 12, 200, 10
+_NO_BOUNDS = "The log has no minimum and maximum of any column: every query opens every file."
 _LOG_COLUMNS = ("name", "kind", "num_entries", "size_bytes", "needed", "removed_after")
 _NO_LOG = (
     "No stream keeps a log of files under {}. One that writes Parquet, JSON or CSV files keeps it in "
@@ -103,6 +105,86 @@ def _no_table(root: str) -> str:
     return f"There is no {missing} yet{name} another folder, a schema or a table, or make one {_TO_PRACTISE}"
 
 
+def files_part(state: WorkbenchState) -> Part:
+    """Show a table's live files: their sizes, the partitions with the most, how much they overlap."""
+
+    def some() -> Any:
+        return state.files if state.files is not None and state.files.num_files else None
+
+    def sentence() -> str:
+        if state.files is None:
+            return "Reading the log …" if state.opened.pending else "No table is open."
+        stats = state.files.stats()
+        return (
+            f"The median file has {text.format_size(stats.median_size_bytes)}, the largest "
+            f"{text.format_size(stats.max_size_bytes)}. Readers read {text.format_size(stats.log_bytes)} of "
+            f"the log, with {text.format_count(stats.num_commits, 'commit')} that no checkpoint has."
+        )
+
+    def code() -> str:
+        files = parts.call("files", where=state.where or None)
+        table = f"files = ck.open_table({parts.absolute(state.name)!r}).{files}"
+        drawn = (f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})")
+        return parts.python(table, "files.plot()", "files.by_partition()", *(drawn if column.value else ()))
+
+    column, ranges = ranges_by_column(
+        state,
+        "overlap",
+        "extents",
+        lambda name: some() and some().overlap(name)._repr_html_(),
+        lambda name: some() and (Files.plot_extents, some(), name),
+    )
+    partitions = Text("text", "partitions", lambda: some() and _partitions(some()))
+    return Part(
+        Text("text", "files", sentence),
+        FigureView("ck-files-figure", lambda: some() and some().plot),
+        fold(some, **{"Partitions": partitions, "Overlap: what data skipping is worth": ranges}),
+        on=[state, column],
+        title="Files",
+        code=code,
+        records=lambda: (some().stats(), some().plot()) if some() else (),
+    )
+
+
+def ranges_by_column(
+    state: WorkbenchState, role: str, drawn: str, say: Callable[[str], Any], draw: Callable[[str], Any]
+) -> tuple[w.Dropdown, w.VBox]:
+    """Make a dropdown of the columns that have bounds, and a box with it, a text and a figure of one."""
+    column, offered = fields.dropdown("Column", f"ck-{role}-column", "300px"), list[Files | None]([None])
+
+    def chosen() -> Any:
+        files = state.files
+        if files is not None and files is not offered[0]:
+            offered[:] = [files]
+            # A table's first files have the columns of all.
+            first = files.in_snapshot(np.arange(min(files.num_files, _MOST_TRIED)))
+            columns = list(filter(Files(files.snapshot, first).has_bounds, files.data_columns))
+            usual = (column.value, state.order, state.plan and state.plan.clustering_column, *columns)
+            fields.offer(column, columns, next((name for name in usual if name in columns), None))
+        return column.value
+
+    said = Text("text", role, lambda: say(name) if (name := chosen()) else _NO_BOUNDS)
+    figure = FigureView(f"ck-{drawn}-figure", lambda: draw(name) if (name := chosen()) else None)
+    return column, w.VBox([column, said, figure])
+
+
+def _partitions(files: Files) -> str:
+    table, small = files.by_partition(), f"under {text.format_size(files.small_file_size())}"
+    rows = table[:_MOST_PARTITIONS].to_pylist()
+    names = [text.format_partition(row) or "the table" for row in rows]
+    sizes = [text.format_size(row["size_bytes"]) for row in rows]
+    counts = [[f"{row[name]:,}" for row in rows] for name in ("num_files", "num_small_files")]
+    cells = zip(names, *counts, sizes, strict=True)
+    drawn = text.as_html_table(("partition", "files", small, "size"), cells)
+    # The partitions with the most files come first.
+    rest = table["num_files"].to_pylist()[len(rows) :]
+    if not rest:
+        return drawn
+    more, most = text.format_count(len(rest), "more partition"), text.format_count(rest[0], "file")
+    each = " each" if len(rest) > 1 else ""
+    return text.element("div", drawn, text.paragraph(f"and {more} with at most {most}{each}"))
+
+
 def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part:
     """Rank the tables under the folder by what compaction would gain; a click opens one."""
     surveying = state.surveying
@@ -114,7 +196,7 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
     def sentence() -> str:
         if surveying.value is not None:
             return str(surveying.value.summary().splitlines()[0])
-        many = format_count(len(state.tables), "table")
+        many = text.format_count(len(state.tables), "table")
         return f"{many} to look at." if state.tables else "No table was found."
 
     def failures() -> str:
@@ -137,7 +219,7 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
 def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     name = row["table"]
     short = re.sub(r"^[/.]", "", name.removeprefix(root))
-    first = [visible(short or name), name]
+    first = [text.visible(short or name), name]
     if row["error"]:
         return [first, *(["", None] for _ in _SHOWN[1:])]
     files, fewer, last, texts = row["num_files"], fewer_files(row), row["last_optimize"], cells(row)
@@ -159,15 +241,8 @@ def streams_part(state: WorkbenchState) -> Part:
     live(ahead, text=lambda: f"{state.ahead} batches")
     finding, following = state.finding, state.following
 
-    def find(job: Job) -> list[str]:
-        root = state.root
-        found = find_sink_logs(root)
-        if root == state.root and state.stream not in found:
-            state.stream = next(iter(found), "")
-        return found
-
     def prepare() -> None:
-        finding.ask(find, state.root)
+        finding.ask(lambda job: _find_streams(state), state.root)
         if state.stream:
             following.ask(lambda job: sink_log(state.stream), state.stream)
         fields.offer(choice, finding.value or (), state.stream)
@@ -180,25 +255,34 @@ def streams_part(state: WorkbenchState) -> Part:
             return str(log().explain())
         return _NO_LOG.format(state.root or "the current folder") if finding.value == [] else ""
 
-    def code() -> str:
-        if not state.stream:
-            return parts.python(f"ck.find_sink_logs({parts.absolute(state.root)!r})")
-        log = f"log = ck.sink_log({parts.absolute(state.stream)!r})"
-        return parts.python(log, "print(log.explain())", f"log.plot({state.ahead})")
+    def files() -> Any:
+        return log() and text.arrow_as_html(log().files.select(_LOG_COLUMNS)[-_MOST_FILES:])
 
-    files = Text(
-        "text", "log-files", lambda: log() and arrow_as_html(log().files.select(_LOG_COLUMNS)[-_MOST_FILES:])
-    )
     return Part(
         live(w.HBox([choice, ahead]), lambda: finding.value),
         JobBar(finding, "ck-finding-logs"),
         JobBar(following, "ck-reading-log"),
         Text("text", "sink-log", sentence),
         FigureView("ck-sink-figure", lambda: log() and (SinkLog.plot, log(), state.ahead)),
-        fold(log, **{"Files of the log": files}),
+        fold(log, **{"Files of the log": Text("text", "log-files", files)}),
         on=[state, finding, following],
         title="Streams",
-        code=code,
+        code=lambda: _streams_code(state),
         records=lambda: (log().explain(), log().plot(state.ahead)) if log() else (),
         prepare=prepare,
     )
+
+
+def _find_streams(state: WorkbenchState) -> list[str]:
+    root = state.root
+    found = find_sink_logs(root)
+    if root == state.root and state.stream not in found:
+        state.stream = next(iter(found), "")
+    return found
+
+
+def _streams_code(state: WorkbenchState) -> str:
+    if not state.stream:
+        return parts.python(f"ck.find_sink_logs({parts.absolute(state.root)!r})")
+    log = f"log = ck.sink_log({parts.absolute(state.stream)!r})"
+    return parts.python(log, "print(log.explain())", f"log.plot({state.ahead})")

@@ -15,13 +15,13 @@ from compaction_kit.report import write_report
 from compaction_kit.session import get_spark
 from compaction_kit.text import Html, element
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.compaction import files_part, plan_part, query_part, run_part, verdict_part
+from compaction_kit.widgets.compaction import plan_part, query_part, run_part, verdict_part
 from compaction_kit.widgets.history import history_part, vacuum_part
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
 from compaction_kit.widgets.parts import Part, Text, live
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.tables import about_text, picker, streams_part, survey_part
+from compaction_kit.widgets.tables import about_text, files_part, picker, streams_part, survey_part
 
 _SIGNS = {"running": "●", "done": "●", "cancelled": "○", "failed": "✕"}
 # Of the facts of a result, those of which the beginning is said in the line below.
