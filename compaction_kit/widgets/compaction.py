@@ -11,12 +11,10 @@ from compaction_kit.cost import cost_of
 from compaction_kit.files import Files
 from compaction_kit.plan import Planner
 from compaction_kit.plan.order import INGEST, SIZE
-from compaction_kit.query import with_table
 from compaction_kit.text import element, format_count
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
-from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import ranges_by_column
@@ -217,38 +215,8 @@ def query_part(state: WorkbenchState) -> Part:
         return f"SELECT count(*) FROM {{table}} WHERE {condition}, or a condition alone: {condition}"
 
     live(query, placeholder=example)
-
-    def text() -> str:
-        table, sql = state.table, state.query.strip()
-        return sql if table is None else str(with_table(sql, table.handle.store, table.name))
-
-    def predict() -> None:
-        plan, sql = state.plan, text()
-        predicting.ask(lambda job: plan and plan.predict_reads(sql, job.report), plan, again=True)
-
-    def measure() -> None:
-        result, sql = state.result, text()
-
-        def work(job: Job) -> Any:
-            job.report(0.0, "Running the query at both versions, several times")
-            return result and result.measure_reads(sql)
-
-        measuring.ask(work, result, again=True)
-
-    def found() -> Any:
-        return predicting.value
-
-    def code() -> str:
-        lines, imports = [plan_code(state), f"prediction = plan.predict_reads({text()!r})"], []
-        lines += ["print(prediction.explain())", "prediction.plot()"]
-        if state.reads is not None:
-            (before, after), sql = state.reads.versions, state.reads.query
-            lines.append(f"measure_reads(table.spark, table.location, {before}, {after}, {sql!r})")
-            imports = ["from compaction_kit.reads import measure_reads"]
-        return parts.python(*lines, imports=imports)
-
-    count = parts.button("Count its files", "ck-count", predict, style="primary")
-    time = parts.button("Measure before and after", "ck-measure", measure)
+    count = parts.button("Count its files", "ck-count", state.predict, style="primary")
+    time = parts.button("Measure before and after", "ck-measure", state.measure)
     live(count, disabled=lambda: state.plan is None or predicting.running)
     live(time, lambda: state.result, disabled=lambda: measuring.running)
     return Part(
@@ -257,16 +225,26 @@ def query_part(state: WorkbenchState) -> Part:
         w.HBox([count, time]),
         JobBar(predicting, "ck-predicting"),
         JobBar(measuring, "ck-measuring"),
-        FigureView("ck-prediction-figure", lambda: found() and found().plot),
+        FigureView("ck-prediction-figure", lambda: predicting.value and predicting.value.plot),
         # The first line is the figure's title.
-        Text("hint", "prediction", lambda: found() and found().explain().partition("\n")[2]),
-        Text("hint", "not-run", lambda: _NOT_RUN if found() and not state.result else ""),
+        Text("hint", "prediction", lambda: (p := predicting.value) and p.explain().partition("\n")[2]),
+        Text("hint", "not-run", lambda: _NOT_RUN if predicting.value and not state.result else ""),
         FigureView("ck-reads-figure", lambda: state.reads and state.reads.plot),
         on=[state, state.running, predicting, measuring],
         title="My query",
-        code=code,
-        records=lambda: [found(), state.reads],
+        code=lambda: _query_code(state),
+        records=lambda: [predicting.value, state.reads],
     )
+
+
+def _query_code(state: WorkbenchState) -> str:
+    lines, imports = [plan_code(state), f"prediction = plan.predict_reads({state.sql!r})"], []
+    lines += ["print(prediction.explain())", "prediction.plot()"]
+    if state.reads is not None:
+        (before, after), sql = state.reads.versions, state.reads.query
+        lines.append(f"measure_reads(table.spark, table.location, {before}, {after}, {sql!r})")
+        imports = ["from compaction_kit.reads import measure_reads"]
+    return parts.python(*lines, imports=imports)
 
 
 def _takes(plan: CompactionPlan, strategy: str = "auto") -> list[str]:
@@ -292,19 +270,16 @@ def run_part(state: WorkbenchState) -> Part:
         # It is shown though another table may be open by now.
         return running.result if getattr(running.result, "versions", ()) else None
 
-    def before() -> int | None:
-        return state.result.versions[0] - 1 if state.result is not None else None
-
     def code() -> str:
         strategy = None if state.strategy == "auto" else state.strategy
         run = parts.call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
-        return parts.python(plan_code(state), f"result = {run}", *restore_code(state, before()))
+        return parts.python(plan_code(state), f"result = {run}", *restore_code(state, state.before_run))
 
     def sentence() -> str:
         plan = state.plan
         return "\n".join([plan.explain(), *_takes(plan, state.strategy)]) if plan else _no_plan(state)
 
-    undo = restore_box(state, before, lambda: "Undo this run …")
+    undo = restore_box(state, lambda: state.before_run, lambda: "Undo this run …")
     timeline = FigureView("ck-timeline-figure", lambda: done() and done().plot_timeline)
     return Part(
         Text("text", "run-plan", sentence),

@@ -78,8 +78,9 @@ class Job(Watched):
     result = AnyTrait(None, help="What the work returned")
     about = Unicode("", help="The table that the work is about")
 
-    def __init__(self) -> None:
+    def __init__(self, scope: str = "") -> None:
         super().__init__()
+        self.scope = scope  # together with which a state forgets the result
         self._cancel = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -123,7 +124,7 @@ class Job(Watched):
             self._cancel.set()
             self.message = "Cancelling"
 
-    def reset(self) -> None:
+    def forget(self, _: object = None) -> None:
         """Forget how the last work ended; work that is under way goes on."""
         if not self.running:
             self.status, self.progress, self.message, self.details = "idle", 0.0, "", ""
@@ -203,7 +204,7 @@ class Lookup(Job):
         """Forget the answer, and the work for it."""
         self._asked, self.answer = (), Answer()
         self._cancel.set()
-        self.reset()
+        super().forget()
 
     def _look(self, work: Work, question: tuple[Any, ...], job: Job) -> None:
         answer = None

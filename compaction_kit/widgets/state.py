@@ -1,44 +1,38 @@
 """What the workbench is looking at: one state that every view observes. It knows no widget."""
 
-import threading
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from traitlets import Bool, Instance, Int, List, Unicode, observe
+from traitlets import Bool, Int, List, Unicode, observe
 
 from compaction_kit import datasets
 from compaction_kit.active import active_spark
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import CompactionKitError, InvalidArgumentError, TableNotFoundError
-from compaction_kit.execute import CompactionResult, Progress
+from compaction_kit.errors import CompactionKitError, TableNotFoundError
+from compaction_kit.execute import Progress
 from compaction_kit.execute.work import Countdown
-from compaction_kit.files import Files
 from compaction_kit.plan.order import SIZE
-from compaction_kit.reads import ReadComparison
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.surveys import Survey, find_tables, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB, format_count, format_size, shortened
 from compaction_kit.verdict import Verdict
-from compaction_kit.widgets.job import Job, Lookup, Watched, attempt, sentence_of
-from compaction_kit.widgets.opened import Inputs, Opened
+from compaction_kit.widgets.changes import Changes, Inputs, Opened
+from compaction_kit.widgets.job import Job, attempt, sentence_of
 
 _LONGEST_WHERE = 40
 
 
-class WorkbenchState(Watched):
+class WorkbenchState(Changes):
     """The open table, what is chosen, and the work under way.
 
     Anybody sets the inputs; `tables`, `opened` and `about` are set only here.
     """
 
     root = Unicode("", help="The folder, schema or catalog to look for tables in, or a table")
-    name = Unicode("", help="The table to open; empty for none")
     where = Unicode("", help="SQL over partition columns; empty for all files")
     # None where what is typed is no size: then there is no plan.
     min_file_size = Int(GIB, min=1, allow_none=True, help="Files below this size in bytes are rewritten")
@@ -49,66 +43,23 @@ class WorkbenchState(Watched):
     full = Bool(False, help="Whether a clustered table's files of other columns are clustered again")
     strategy = Unicode("auto", help="How the plan is run")
     verify = Bool(True, help="Whether the content is compared after a run")
-    query = Unicode("", help="SQL with {table} or the table's own name, or a condition")
     version = Int(0, help="The version that History looks at")
     compared = List(Int(), help="The versions that History compares, if they are two")
-    retention = Unicode("", help='How long a vacuum keeps removed files: "7 days"; empty: as set')
-    keep = Unicode("", help="Versions that a vacuum keeps readable, such as 3, 7; empty for none")
-    days = Int(0, min=0, help="In how many days the vacuum would run; 0 for now")
     stream = Unicode("", help="The sink log to read, as sink_log() takes it; empty for none")
     ahead = Int(100, min=1, help="Batches to look ahead")
 
     tables = List(Unicode(), help="The tables found under the root")
-    opened = Instance(Opened, (), help="The open table and its plan")
     about = Unicode("", help="The version and the files that are planned, in one line")
 
     def __init__(self, root: str | Path = "", table: Table | None = None):
         """Open a table, or the one that is found under the root and gains the most from compaction."""
         super().__init__()
-        self.opened = Opened()
-        runs, lookups = [Job() for _ in range(5)], [Lookup() for _ in range(11)]
-        self.jobs: list[Job] = [*runs, *lookups]
-        self.loading, self.making, self.running, self.vacuuming, self.restoring = runs
-        # What is looked up of the folder, of the table's files, of the plan, and of the last run.
-        self.surveying, self.finding, self.following, self.measuring, self.predicting = lookups[:5]
-        self.reading, self.sampling, self.comparing, self.quoting = lookups[5:9]
-        self.planning_restore, self.planning_vacuum = lookups[9:]
-        self._lookups = {"files": lookups[5:], "plan": [self.predicting], "table": [self.measuring]}
-        self.observe(self._forget, "opened")
-        # `opened` is changed by jobs and by people, one after another.
-        self.changing = threading.RLock()
         # The minimum as it was chosen, and how often the table was to be read.
         self._chosen_min, self._num_reads = self.min_file_size, 0
         self._given = table
         self.root = str(root)
         if table is not None:
             self.name = table.name
-
-    def _forget(self, change: Any) -> None:
-        for field, lookups in self._lookups.items():
-            if getattr(change.old, field) is not getattr(change.new, field):
-                for lookup in lookups:
-                    lookup.forget()
-
-    @property
-    def table(self) -> Table | None:
-        """The open table, or None."""
-        return self.opened.table
-
-    @property
-    def files(self) -> Files | None:
-        """The files that are planned, or None."""
-        return self.opened.files
-
-    @property
-    def plan(self) -> CompactionPlan | None:
-        """The plan on screen, or None."""
-        return self.opened.plan
-
-    @property
-    def is_clustered(self) -> bool:
-        """Whether OPTIMIZE clusters the open table."""
-        return self.opened.planner is not None and self.opened.planner.clustering is not None
 
     @property
     def input_error(self) -> str:
@@ -128,18 +79,6 @@ class WorkbenchState(Watched):
         return self.plan is not None and not self.plan.is_empty and is_settled
 
     @property
-    def result(self) -> CompactionResult | None:
-        """The result of the last run, if that changed the open table; else None."""
-        result = self.running.result if self.running.about == self.name else None
-        return result if result is not None and result.versions else None
-
-    @property
-    def reads(self) -> ReadComparison | None:
-        """What a query measured before and after the last run, or None."""
-        found: ReadComparison | None = self.measuring.get(self.result)
-        return found
-
-    @property
     def verdict(self) -> Verdict | None:
         """What to know of the open table, whatever is chosen for a plan; None as long as that isn't known."""
         opened, error = self.opened, "" if self.input_error else self.opened.error
@@ -153,8 +92,7 @@ class WorkbenchState(Watched):
 
     def _find(self, again: bool = False) -> None:
         """Look for tables, and open the worst one; `again`, read the one that is open as it is now."""
-        for lookup in (self.surveying, self.finding, self.following):
-            lookup.forget()
+        self.forget("root")
         self.tables = []
         try:
             self.tables = find_tables(self.root) if self.root else []
@@ -205,8 +143,7 @@ class WorkbenchState(Watched):
             # From here on nothing of the table before can be run, whatever fails below.
             self.opened, self.about, self.query = Opened(pending=bool(self.name)), "", ""
             self.compared = []
-            for job in (self.running, self.vacuuming, self.restoring):
-                job.reset()
+            self.forget("name")
             if not self.name:
                 return
             try:
@@ -334,91 +271,10 @@ class WorkbenchState(Watched):
         """Run the plan on screen, in the background; returns whether it began."""
         with self.changing:
             plan = self.plan if self.can_run else None
-        if plan is None:
-            return False
-        run = partial(plan.run, self.strategy, self.verify)
-        self.measuring.forget()
-        return self.carry_out(self.running, lambda job: run(partial(_report, job, Countdown())))
-
-    @property
-    def _vacuum(self) -> tuple[Any, ...]:
-        return self.files, self.retention, self.keep, self.days
-
-    def plan_vacuum(self) -> None:
-        """Plan a vacuum for what is chosen, in the background."""
-        table, asked = self.table, self._vacuum
-        _, retention, keep, days = asked
-
-        def work(_: Job) -> Any:
-            at = datetime.now(UTC) + timedelta(days=days) if days else None
-            try:
-                kept = [int(version) for version in keep.replace(",", " ").split()] or None
-            except ValueError:
-                bad = f'keep_versions="{keep}" are not versions: write them as 3, 7.'
-                raise InvalidArgumentError(bad) from None
-            return table and table.plan_vacuum(retention=retention or None, keep_versions=kept, at=at)
-
-        if self.files is not None:
-            self.planning_vacuum.ask(work, *asked)
-
-    @property
-    def can_vacuum(self) -> bool:
-        """Whether there is a vacuum to run, of the table and the inputs on screen."""
-        plan = self.planning_vacuum.get(*self._vacuum)
-        return plan is not None and not plan.is_empty and not self.days and not self.opened.pending
-
-    @property
-    def password(self) -> str:
-        """The table's name, which has to be typed before anything is deleted."""
-        return self.table.handle.folder_name if self.table is not None else ""
-
-    def vacuum(self, typed: str) -> bool:
-        """Delete what the plan shows, in the background, if the table's name was typed."""
-        with self.changing:
-            plan = self.planning_vacuum.value if self.can_vacuum else None
-        if plan is None or not typed or typed != self.password:
-            return False
-        return self.carry_out(
-            self.vacuuming, lambda job: plan.run(progress=lambda done: job.report(done.fraction, str(done)))
-        )
-
-    def plan_restore(self, version: int | None) -> None:
-        """Plan to restore a version, in the background."""
-        table = self.table
-        if table is not None and version is not None:
-            self.restoring.reset()
-            self.planning_restore.ask(lambda job: table.plan_restore(version), version, again=True)
-
-    def restore(self) -> bool:
-        """Restore as planned, in the background; returns whether it began."""
-        plan = self.planning_restore.value
-        if plan is None or not plan.can_run:
-            return False
-
-        def work(job: Job) -> Any:
-            result = plan.run(progress=lambda: job.report(0.0, f"Restoring version {plan.target}"))
-            # What the compaction did is no longer so.
-            self.running.reset()
-            return result
-
-        return self.carry_out(self.restoring, work)
-
-    def carry_out(self, job: Job, run: Callable[[Job], Any]) -> bool:
-        """Run a plan that was looked at, and read the table again; returns whether it began."""
-        table = self.table
-        if table is None:
-            return False
-
-        def work(job: Job) -> Any:
-            try:
-                return run(job)
-            finally:
-                # After a failure too: other writers may have committed meanwhile.
-                self.surveying.forget()
-                if table is self.table:
-                    self.reload()
-
-        return job.start(work, table.name)
+        if plan is not None:
+            self.measuring.forget()
+        progress = partial(_report, self.running, Countdown())
+        return self.carry_out(self.running, plan, progress, strategy=self.strategy, verify=self.verify)
 
 
 def _report(job: Job, countdown: Countdown, progress: Progress) -> None:

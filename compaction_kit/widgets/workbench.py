@@ -129,8 +129,7 @@ class Workbench(Page):
 
         def undo() -> None:
             self.go_to("Run")
-            if state.result is not None:
-                state.plan_restore(state.result.versions[0] - 1)
+            state.plan_restore(state.before_run)
 
         def step(text: str, name: str, act: Callable[[], object], when: Callable[[], object]) -> w.Widget:
             return live(parts.button(text, f"ck-next-{name}", act), when)

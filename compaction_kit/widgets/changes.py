@@ -1,0 +1,233 @@
+"""The open table, and changes of it: each is asked for, guarded, and carried out. It knows no widget."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from traitlets import Instance, Int, Unicode
+
+from compaction_kit.compaction import CompactionPlan
+from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute import CompactionResult
+from compaction_kit.files import Files
+from compaction_kit.plan import Planner
+from compaction_kit.query import with_table
+from compaction_kit.reads import ReadComparison
+from compaction_kit.table import Table
+from compaction_kit.text import parse_size
+from compaction_kit.widgets.job import Job, Lookup, Watched, attempt
+
+# The name, the predicate, the least and the largest size, the order, the budget, `full` and `by_output`.
+Inputs = tuple[str, str, int | None, int | None, str, str, bool, bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A table with its files and the plan for them, which belong together; replaced as a whole.
+
+    `files` are those that `where` selects; `plan` is the plan for `inputs` that `planner` makes of them, and
+    `table_plan` the one for the whole table with its own target size. While `pending`, the table is read
+    again; `error` says in one sentence why there is no table or no plan.
+    """
+
+    table: Table | None = None
+    where: str = ""
+    files: Files | None = None
+    table_plan: CompactionPlan | None = None
+    planner: Planner | None = None
+    plan: CompactionPlan | None = None
+    inputs: Inputs | None = None
+    pending: bool = False
+    error: str = ""
+
+    def planned(self, inputs: Inputs) -> "Opened":
+        """Return the same with the plan for the inputs, or with the reason why there is none."""
+        if self.planner is None or self.table is None:
+            return replace(self, inputs=inputs)
+        plan, error = attempt(partial(_plan, self.planner, self.table, inputs))
+        return replace(self, inputs=inputs, plan=plan, error=error)
+
+
+def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
+    _, where, least, largest, order, budget, full, by_output = inputs
+    if least is None or largest is None:
+        raise InvalidArgumentError("There is no plan, because a file size can't be read: correct it.")
+    own = table.thresholds()
+    thresholds = replace(own, min_file_size=least, max_file_size=largest)
+    if by_output and largest != own.max_file_size:
+        thresholds = planner.for_outputs(thresholds, order)
+    limit = parse_size(budget, "budget") if budget else None
+    return CompactionPlan.of(planner, thresholds, where or None, order, limit, full=full, handle=table.handle)
+
+
+class Changes(Watched):
+    """The open table, the work about it, the plans that change it, and what that does to a query."""
+
+    name = Unicode("", help="The table to open; empty for none")
+    query = Unicode("", help="SQL with {table} or the table's own name, or a condition")
+    retention = Unicode("", help='How long a vacuum keeps removed files: "7 days"; empty: as set')
+    keep = Unicode("", help="Versions that a vacuum keeps readable, such as 3, 7; empty for none")
+    days = Int(0, min=0, help="In how many days the vacuum would run; 0 for now")
+    opened = Instance(Opened, (), help="The open table and its plan")
+    # Reads the table again; the state that inherits from this class has it.
+    reload: Callable[[], Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = Opened()
+        # `opened` is changed by jobs and by people, one after another.
+        self.changing = threading.RLock()
+        self.loading, self.making = Job(), Job()
+        self.running, self.vacuuming, self.restoring = Job("name"), Job("name"), Job("name")
+        self.surveying, self.finding, self.following = Lookup("root"), Lookup("root"), Lookup("root")
+        self.measuring, self.predicting = Lookup("table"), Lookup("plan")
+        self.reading, self.sampling = Lookup("files"), Lookup("files")
+        self.comparing, self.quoting = Lookup("files"), Lookup("files")
+        self.planning_restore, self.planning_vacuum = Lookup("files"), Lookup("files")
+        self.jobs = [job for job in vars(self).values() if isinstance(job, Job)]
+        self.observe(self._on_opened, "opened")
+
+    def _on_opened(self, change: Any) -> None:
+        fields = ("table", "files", "plan")
+        self.forget(*(name for name in fields if getattr(change.old, name) is not getattr(change.new, name)))
+
+    def forget(self, *scopes: str) -> None:
+        """Forget the results and answers of these scopes: "root", "name", "table", "files" or "plan"."""
+        for job in self.jobs:
+            if job.scope in scopes:
+                job.forget()
+
+    @property
+    def table(self) -> Table | None:
+        """The open table, or None."""
+        return self.opened.table
+
+    @property
+    def files(self) -> Files | None:
+        """The files that are planned, or None."""
+        return self.opened.files
+
+    @property
+    def plan(self) -> CompactionPlan | None:
+        """The plan on screen, or None."""
+        return self.opened.plan
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether OPTIMIZE clusters the open table."""
+        return self.opened.planner is not None and self.opened.planner.clustering is not None
+
+    @property
+    def result(self) -> CompactionResult | None:
+        """The result of the last run, if that changed the open table; else None."""
+        result = self.running.result if self.running.about == self.name else None
+        return result if result is not None and result.versions else None
+
+    @property
+    def before_run(self) -> int | None:
+        """The version before the last run, if that changed the open table; else None."""
+        result = self.result
+        return result.versions[0] - 1 if result is not None else None
+
+    @property
+    def reads(self) -> ReadComparison | None:
+        """What a query measured before and after the last run, or None."""
+        found: ReadComparison | None = self.measuring.get(self.result)
+        return found
+
+    @property
+    def sql(self) -> str:
+        """The query, with the open table in it."""
+        table, sql = self.table, self.query.strip()
+        return sql if table is None else str(with_table(sql, table.handle.store, table.name))
+
+    def predict(self) -> None:
+        """Count the files that the query opens now and after the plan, in the background."""
+        plan, sql = self.plan, self.sql
+        self.predicting.ask(lambda job: plan and plan.predict_reads(sql, job.report), plan, again=True)
+
+    def measure(self) -> None:
+        """Run the query before and after the last run, in the background."""
+        result, sql = self.result, self.sql
+
+        def work(job: Job) -> Any:
+            job.report(0.0, "Running the query at both versions, several times")
+            return result and result.measure_reads(sql)
+
+        self.measuring.ask(work, result, again=True)
+
+    @property
+    def _vacuum(self) -> tuple[Any, ...]:
+        return self.files, self.retention, self.keep, self.days
+
+    def plan_vacuum(self) -> None:
+        """Plan a vacuum for what is chosen, in the background."""
+        table, asked = self.table, self._vacuum
+        _, retention, keep, days = asked
+
+        def work(_: Job) -> Any:
+            at = datetime.now(UTC) + timedelta(days=days) if days else None
+            try:
+                kept = [int(version) for version in keep.replace(",", " ").split()] or None
+            except ValueError:
+                bad = f'keep_versions="{keep}" are not versions: write them as 3, 7.'
+                raise InvalidArgumentError(bad) from None
+            return table and table.plan_vacuum(retention=retention or None, keep_versions=kept, at=at)
+
+        if self.files is not None:
+            self.planning_vacuum.ask(work, *asked)
+
+    @property
+    def can_vacuum(self) -> bool:
+        """Whether there is a vacuum to run, of the table and the inputs on screen."""
+        plan = self.planning_vacuum.get(*self._vacuum)
+        return plan is not None and not plan.is_empty and not self.days and not self.opened.pending
+
+    @property
+    def password(self) -> str:
+        """The table's name, which has to be typed before anything is deleted."""
+        return self.table.handle.folder_name if self.table is not None else ""
+
+    def vacuum(self, typed: str) -> bool:
+        """Delete what the plan shows, in the background, if the table's name was typed."""
+        with self.changing:
+            is_armed = typed and typed == self.password and self.can_vacuum
+            plan, job = self.planning_vacuum.value if is_armed else None, self.vacuuming
+        return self.carry_out(job, plan, lambda done: job.report(done.fraction, str(done)))
+
+    def plan_restore(self, version: int | None) -> None:
+        """Plan to restore a version, in the background."""
+        table = self.table
+        if table is not None and version is not None:
+            self.restoring.forget()
+            self.planning_restore.ask(lambda job: table.plan_restore(version), version, again=True)
+
+    def restore(self) -> bool:
+        """Restore as planned, in the background; returns whether it began."""
+        plan, job = self.planning_restore.value, self.restoring
+        allowed = plan if plan is not None and plan.can_run else None
+        return self.carry_out(job, allowed, lambda: job.report(0.0, f"Restoring version {plan.target}"))
+
+    def carry_out(self, job: Job, plan: Any, progress: Callable[..., None], **options: Any) -> bool:
+        """Run a plan, if there is one that may be run, and read the table again; returns whether it began."""
+        table = self.table
+        if plan is None or table is None:
+            return False
+
+        def work(job: Job) -> Any:
+            try:
+                result = plan.run(progress=progress, **options)
+                if job is self.restoring:
+                    # What the compaction did is no longer so.
+                    self.running.forget()
+                return result
+            finally:
+                # After a failure too: other writers may have committed meanwhile.
+                self.surveying.forget()
+                if table is self.table:
+                    self.reload()
+
+        return job.start(work, table.name)
