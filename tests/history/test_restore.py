@@ -171,7 +171,7 @@ def test_a_table_that_was_created_again_is_left_alone(changed: Path) -> None:
     shutil.rmtree(changed)
     shaped_table(changed, partitions=3, files=7, rows=60, skew=1.0, commits=4, seed=1)
     assert open_table(changed).version == plan.version
-    with pytest.raises(StalePlanError, match="was created again since the plan was made, .*: make a new"):
+    with pytest.raises(StalePlanError, match=r"was created again since the plan was made, .*: make a new"):
         plan.run()
     assert open_table(changed).version == plan.version
 
