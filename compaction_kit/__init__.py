@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from compaction_kit.audits import audit as audit
+    from compaction_kit.discovery import find_tables as find_tables
     from compaction_kit.report import write_report as write_report
     from compaction_kit.session import get_spark as get_spark
     from compaction_kit.sinklog import SinkLog as SinkLog
     from compaction_kit.sinklog import find_sink_logs as find_sink_logs
     from compaction_kit.sinklog import sink_log as sink_log
-    from compaction_kit.surveys import find_tables as find_tables
     from compaction_kit.surveys import survey as survey
     from compaction_kit.table import Table as Table
     from compaction_kit.table import open_table as open_table
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "audit": "audits",
     "find_sink_logs": "sinklog",
-    "find_tables": "surveys",
+    "find_tables": "discovery",
     "get_spark": "session",
     "open_table": "table",
     "sink_log": "sinklog",

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
+from compaction_kit.discovery import Where, discover
 from compaction_kit.errors import CorruptLogError, RunFailedError, UnsupportedTableError
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import PROVED, changed_rows
@@ -18,7 +19,7 @@ from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.commits import COMMIT_COLUMNS, STAMP
 from compaction_kit.records import TableRows
-from compaction_kit.surveys import Facts, ReportTable, Where, discover, reporting, sentence
+from compaction_kit.surveys import Facts, ReportTable, reporting, sentence
 from compaction_kit.table import open_table
 from compaction_kit.text import format_count, format_list
 from compaction_kit.times import now, to_instant

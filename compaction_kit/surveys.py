@@ -1,11 +1,9 @@
-"""Find many tables and rank them by what compaction would gain; show them as text, HTML and a figure."""
+"""Read many tables and rank them by what compaction would gain; show them as text, HTML and a figure."""
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,32 +13,18 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import plots
 from compaction_kit.active import active_spark
-from compaction_kit.errors import (
-    CompactionKitError,
-    InvalidArgumentError,
-    NotADeltaTableError,
-    TableNotFoundError,
-    UnsupportedTableError,
-    first_line,
-)
+from compaction_kit.discovery import Where, discover
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError, first_line
 from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.files import Files
-from compaction_kit.folder import walk
-from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.plan import BinPlan, Planner, SessionRules, Thresholds
 from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds
-from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.records import TableRows
-from compaction_kit.session import quiet_errors
-from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
-from compaction_kit.storage import is_folder, local_path, open_store
 from compaction_kit.table import open_table
 from compaction_kit.text import element, format_count, format_size
 from compaction_kit.times import in_zone, session_zone
 
-_FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
-Where = str | Path | Iterable[str | Path]
 # Each log is read by several threads already; more tables at once take memory and are hardly faster.
 _AT_ONCE = 4
 _MOST_LINES = 20
@@ -284,127 +268,3 @@ def _percent(part: int, whole: int) -> str:
         return "0 %"
     share = round(100 * part / whole)
     return f"{share if part in (0, whole) else min(max(share, 1), 99)} %"
-
-
-class Discovered(NamedTuple):
-    """The name and the location of each table; and what isn't one, each as in "sales.recent is a view"."""
-
-    tables: list[tuple[str, str]]
-    skipped: list[str]
-
-
-def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str]:
-    """Return the Delta tables in a folder, in a schema or in a catalog, or the folder if it is a table.
-
-    Hidden folders, folders inside a table, and folders more than six levels down are skipped; so are views
-    and tables of other formats.
-
-    Args:
-        root: A folder, as a path or URI; or a schema, catalog.schema or catalog of the session, such as
-            "spark_catalog.default" or "lake.`2024-05`". What doesn't exist has no tables.
-        spark: The session whose catalog is used; None for the active session, if any.
-
-    Returns:
-        The paths or names, sorted, as `open_table` takes them; each begins with `root`.
-
-    Raises:
-        UnsupportedTableError: The catalog can't list its tables.
-
-    Examples:
-        >>> ck.find_tables("data")
-        ['data/flights']
-    """
-    session = spark or active_spark()
-    if session is not None and name_parts(str(root)) and not is_folder(str(root)):
-        listed = catalog_tables(session, str(root))
-        return [] if listed is None else [name for name, _ in listed.tables]
-    found = []
-    for folder, subfolders in walk(root):
-        if LOG_FOLDER in subfolders:
-            found.append(folder)
-            subfolders.clear()
-    return sorted(found)
-
-
-def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:
-    """Return what to survey in words, and the tables; see `survey` for `where` and the errors."""
-    is_list = isinstance(where, Iterable) and not isinstance(where, (str, bytes))
-    names: Sequence[Any] = [*where] if is_list else [where]  # type: ignore[misc]
-    for one in names:
-        if not isinstance(one, (str, Path)) or not str(one).strip():
-            raise InvalidArgumentError(
-                f'where={one!r} is not a table: give a folder, such as ".", a schema, or a list of paths and '
-                "names."
-            )
-    if is_list:
-        return "the list", Discovered([(str(one), str(one)) for one in names], [])
-    name = str(where)
-    store = open_store(name)
-    if store.is_folder():
-        found = find_tables(local_path(name) if store.is_local else name)
-        return name, Discovered([(table, table) for table in found], [])
-    if store.is_taken(""):
-        raise NotADeltaTableError(f"{name} is a file: name a folder that holds Delta tables.")
-    listed = None if spark is None else catalog_tables(spark, name)
-    if listed is not None:
-        return name, listed
-    try:
-        open_table(name, spark)
-    except TableNotFoundError:
-        names_in_catalog = "the session's catalog has no schema, catalog or Delta table of that name"
-        if spark is None:
-            names_in_catalog = "no Spark session is running whose catalog could have the name"
-        raise TableNotFoundError(
-            f"No table at {name}: there is no such path, and {names_in_catalog}; check the spelling."
-        ) from None
-    return name, Discovered([(name, name)], [])
-
-
-def catalog_tables(spark: SparkSession, name: str) -> Discovered | None:
-    """Return the Delta tables that the catalog lists in a schema or a whole catalog; none is opened.
-
-    A schema is preferred to a catalog of the same name. None if no schema or catalog has that name.
-
-    Raises:
-        UnsupportedTableError: The catalog can't list its tables.
-    """
-    parts, found = name_parts(name), Discovered([], [])
-    # catalog.schema
-    if not 1 <= len(parts) <= 2:
-        return None
-    try:
-        with quiet_errors():
-            if spark.catalog.databaseExists(".".join(map(quoted, parts))):
-                schemas = [parts]
-            # A catalog is listed only once it has been used.
-            elif parts == ["spark_catalog"] or (
-                len(parts) == 1 and spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
-            ):
-                rows = spark.sql(f"SHOW SCHEMAS IN {identifiers(spark, parts)}").collect()
-                schemas = [[*parts, *name_parts(row[0])] for row in rows]
-            else:
-                return None
-            for schema in schemas:
-                listed = spark.sql(f"SHOW TABLE EXTENDED IN {identifiers(spark, schema)} LIKE '*'")
-                for row in listed.collect():
-                    # Views of the session are listed beside those of every schema.
-                    if not row["isTemporary"]:
-                        _add(found, full_name(*schema, row["tableName"]), row["information"])
-    except SPARK_ERRORS as error:
-        reason = first_line(error)
-        raise UnsupportedTableError(
-            f"The tables of {name} can't be listed: {reason}; give their names or paths as a list."
-        ) from None
-    return Discovered(sorted(found.tables), sorted(found.skipped))
-
-
-def _add(found: Discovered, name: str, information: str) -> None:
-    # The first of each name counts: texts of users, such as comments, come later.
-    facts = dict(reversed(_FACT.findall(information)))
-    provider = facts.get("Provider", "").lower()
-    if facts.get("Type", "").endswith("VIEW"):
-        found.skipped.append(f"{name} is a view")
-    elif provider == "delta":
-        found.tables.append((name, plain_path(facts["Location"]) if "Location" in facts else name))
-    else:
-        found.skipped.append(f"{name} is a {f'{provider} table' if provider else 'table of another format'}")

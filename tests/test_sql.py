@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit import interop, open_table
+from compaction_kit.discovery import catalog_tables
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.reads import measure_reads
 from compaction_kit.sql import full_name, identifier, name_parts, uri
-from compaction_kit.surveys import catalog_tables
 from tests import folders
 
 SetConf = Callable[[str, str], None]

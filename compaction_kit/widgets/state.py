@@ -10,13 +10,14 @@ from traitlets import Bool, Int, List, Unicode, observe
 from compaction_kit import datasets
 from compaction_kit.active import active_spark
 from compaction_kit.compaction import CompactionPlan
+from compaction_kit.discovery import find_tables
 from compaction_kit.errors import CompactionKitError, TableNotFoundError
 from compaction_kit.execute import Progress
 from compaction_kit.execute.work import Countdown
 from compaction_kit.plan.order import SIZE
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
-from compaction_kit.surveys import Survey, find_tables, survey
+from compaction_kit.surveys import Survey, survey
 from compaction_kit.table import Table, open_table
 from compaction_kit.text import GIB, format_count, format_size, shortened
 from compaction_kit.verdict import Verdict

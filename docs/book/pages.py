@@ -32,7 +32,7 @@ ROOMS = {
     ),
     "Runs and proof": ("compaction_kit.execute", "compaction_kit.verify", "compaction_kit.reads"),
     "History and vacuum": ("compaction_kit.history", "compaction_kit.vacuum"),
-    "Many tables": ("compaction_kit.surveys", "compaction_kit.audits"),
+    "Many tables": ("compaction_kit.discovery", "compaction_kit.surveys", "compaction_kit.audits"),
     "Logs of file sinks": ("compaction_kit.sinklog",),
     "Other readers and formats": ("compaction_kit.interop",),
     "Figures": ("compaction_kit.plots",),
