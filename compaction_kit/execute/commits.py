@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.lines import commit_actions
 from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import canonical_paths, places
-from compaction_kit.log.sources import commit_actions
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError, show_value
 from compaction_kit.log.actions import column, count_records, is_kind
+from compaction_kit.log.lines import reading
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.protocol import Metadata
-from compaction_kit.log.sources import JsonSource, reading
+from compaction_kit.log.sources import JsonSource
 from compaction_kit.storage.store import Answer, Item, Store
 
 _INT, _TEXT, _BOOL, _TEXTS = pa.int64(), pa.string(), pa.bool_(), pa.map_(pa.string(), pa.string())

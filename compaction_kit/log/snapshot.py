@@ -22,10 +22,11 @@ from compaction_kit.log.actions import (
     file_actions,
     picked,
 )
+from compaction_kit.log.lines import Action
 from compaction_kit.log.listing import Segment
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.protocol import Metadata, Protocol, check_readable
-from compaction_kit.log.sources import Action, Source, checkpoint_sources, commit_sources
+from compaction_kit.log.sources import Source, checkpoint_sources, commit_sources
 from compaction_kit.storage import Store
 
 _MOST_CHUNKS = 8

@@ -13,8 +13,8 @@ import pyarrow as pa
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.lines import Action
 from compaction_kit.log.protocol import Metadata
-from compaction_kit.log.sources import Action
 from compaction_kit.plan.clustering import clustering_columns
 from compaction_kit.plan.packing import Packer
 from compaction_kit.plan.thresholds import Conf, Thresholds, thresholds

@@ -5,7 +5,7 @@ import re
 import pyarrow as pa
 
 from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
-from compaction_kit.log.sources import parse_lines
+from compaction_kit.log.lines import parse_lines
 from compaction_kit.sinklog.policy import Kind
 from compaction_kit.storage import Store
 
