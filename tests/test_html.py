@@ -191,7 +191,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         sink,
         ManifestCheck(1, None, pa.table(states), by_version, False, NAME),
         to_parquet,
-        ConversionResult(to_parquet, proof, 1.0),
+        ConversionResult(to_parquet, table, proof, 1.0, root / FOLDER),
         convert,
         titled(Chart(), NAME),
     ]  # fmt: skip

@@ -1,18 +1,13 @@
-"""Convert a folder of Parquet files to a Delta table with CONVERT TO DELTA, and back to plain Parquet.
-
-Both directions leave the live files where they are and compare the rows that Spark reads before and after.
-"""
+"""Convert a folder of Parquet files, which stay where they are, to a Delta table with CONVERT TO DELTA."""
 
 import posixpath
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -20,29 +15,23 @@ from compaction_kit.compat import parse_ddl
 from compaction_kit.errors import (
     EmptyTableError,
     InvalidArgumentError,
-    RunCancelled,
     StalePlanError,
     TableNotFoundError,
     UnsupportedTableError,
-    VerificationError,
     reason_of,
 )
-from compaction_kit.execute.failures import translate
-from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
-from compaction_kit.folder import COLUMNS, WithFiles, list_folder
-from compaction_kit.interop.manifest import partition_folders, read_parquet, refusal
+from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.folder import COLUMNS, WithFiles
+from compaction_kit.interop.conversion import WHAT, ConversionResult, compare, spark_reads
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.log.paths import places
 from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.records import Plan, Result
+from compaction_kit.records import Plan
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import identifier, pattern, quoted, table_name, uri
-from compaction_kit.storage import LocalStore, local_store, open_store
-from compaction_kit.table import Table, open_table
-from compaction_kit.text import format_count, format_size
+from compaction_kit.storage import LocalStore, local_store
+from compaction_kit.table import open_table
+from compaction_kit.text import format_size
 from compaction_kit.verify import Fingerprint, fingerprint
-
-_WHAT = "Conversion"
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,7 +63,7 @@ class ConvertPlan(WithFiles, Plan):
             "what it does": "writes a log beside the files and doesn't change them; version 0 adds them all",
         }
 
-    def run(self) -> "ConversionResult":
+    def run(self) -> ConversionResult:
         """Convert the folder, and compare the rows that Spark reads before and after.
 
         No other program may write to the folder during the run: Parquet has no transactions to detect it.
@@ -85,7 +74,7 @@ class ConvertPlan(WithFiles, Plan):
             RunFailedError, ReadOnlyTableError, RunCancelled: Delta or Spark failed, or Ctrl-C was pressed.
             VerificationError: The rows differ.
         """
-        start, spark, store = time.time(), self.spark, local_store(self.path, _WHAT)
+        start, spark, store = time.time(), self.spark, local_store(self.path, WHAT)
         if not _list_files(store).equals(self.files):
             raise StalePlanError(
                 f"The files in {self.path} have changed since the plan was made: make a new plan; nothing "
@@ -113,8 +102,8 @@ class ConvertPlan(WithFiles, Plan):
             store.move(LOG_FOLDER, name)
             return f"the log was renamed to {name}, and the folder is Parquet as it was"
 
-        proof = _compare(spark, self.path, convert, undo)
-        return ConversionResult(self, proof, time.time() - start)
+        proof = compare(spark, self.path, convert, undo)
+        return ConversionResult(self, open_table(self.path, spark), proof, time.time() - start)
 
 
 def plan_convert(
@@ -140,7 +129,7 @@ def plan_convert(
         >>> plan.num_files, plan.partition_columns
         (365, ())
     """
-    store = local_store(path, _WHAT)
+    store = local_store(path, WHAT)
     if not store.is_folder():
         raise TableNotFoundError(f"No folder at {path}: check the spelling.")
     files = _list_files(store)
@@ -176,17 +165,9 @@ def _list_files(store: LocalStore) -> pa.Table:
         (path, entry.size_bytes, entry.modified_ns)
         for folder, entries in store.walk()
         for entry in entries
-        if entry.is_file and _spark_reads(path := posixpath.join(folder, entry.name))
+        if entry.is_file and spark_reads(path := posixpath.join(folder, entry.name))
     ]
     return pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in sorted(rows)], COLUMNS)
-
-
-def _spark_reads(path: str) -> bool:
-    """Return whether Spark reads a file of a folder (HadoopFSUtils.shouldFilterOutPathName)."""
-    return not any(
-        (name.startswith("_") and "=" not in name) or name.startswith(".") or name.endswith("._COPYING_")
-        for name in path.split("/")
-    )
 
 
 def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructType:
@@ -204,159 +185,3 @@ def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructT
             f"{', '.join(columns) or 'none'}: give these, in this order, with their types."
         )
     return schema
-
-
-def _compare(
-    spark: SparkSession,
-    folder: Path,
-    work: Callable[[], tuple[Fingerprint, Fingerprint]],
-    undo: Callable[[], str],
-) -> Fingerprint:
-    """Run work that returns the rows' fingerprints before and after; call `undo` before raising any error."""
-    try:
-        with quiet_errors(), session_confs(spark, WHOLE_FILES):
-            before, after = run_cancellable(spark, work, lambda: None, is_final=False)
-    except BaseException as error:
-        outcome = undo()
-        if isinstance(error, (*SPARK_ERRORS, OSError)):
-            raise translate(error, str(folder), outcome) from None
-        if isinstance(error, (WorkCancelled, KeyboardInterrupt)):
-            raise RunCancelled(f"The conversion was cancelled: {outcome}.") from None
-        raise
-    if before != after:
-        raise VerificationError(
-            f"The content differs: {before} {before.hash_sums} before, {after} {after.hash_sums} after; "
-            f"{undo()}."
-        )
-    return after
-
-
-@dataclass(frozen=True, repr=False)
-class ParquetPlan(Plan):
-    """How a Delta table would become plain Parquet; made by `plan_to_parquet`.
-
-    `files` are the live files, which stay: path (relative to the table, decoded), size_bytes. `moved` are
-    the other files; they and the log are moved to the folder `set_aside` beside the table.
-    """
-
-    table: Table
-    version: int
-    files: pa.Table
-    moved: pa.Table
-    set_aside: Path
-    schema: StructType
-
-    def facts(self) -> dict[str, str]:
-        """Return what stays, what is moved and where: name and value."""
-        kept, moved = (format_size(pc.sum(t["size_bytes"]).as_py() or 0) for t in (self.files, self.moved))
-        return {
-            "table": f"{self.table.path}, version {self.version}",
-            "stays": f"{format_count(self.files.num_rows, 'live file')}, {kept}, as plain Parquet",
-            "moved": f"the log and {format_count(self.moved.num_rows, 'dead file')}, {moved}",
-            "to": f"{self.set_aside}; moving its content back makes the folder the same Delta table again",
-        }
-
-    def run(self) -> "ConversionResult":
-        """Compare the rows that Spark reads with and without the log, then move the log and the dead files.
-
-        The log is moved last, so that the folder always holds either the table's latest version or its
-        Parquet files; after a run that was killed, plan again. No other program may write during the run.
-
-        Raises:
-            StalePlanError: The table or its folder has changed since the plan was made, or during the run.
-            RunFailedError, ReadOnlyTableError, RunCancelled: Spark or the disk failed, or Ctrl-C was pressed.
-            VerificationError: The rows differ; nothing was moved.
-        """
-        table, start = self.table, time.time()
-        store = local_store(table.handle.store, _WHAT)
-        stale = f"{table.path} has changed since the plan was made at version {self.version}: plan again."
-
-        def check() -> None:
-            if table.version != self.version or not _dead_files(table).equals(self.moved):
-                raise StalePlanError(stale)
-
-        def compare() -> tuple[Fingerprint, Fingerprint]:
-            by_log = table.spark.read.format("delta").load(store.uri())
-            return fingerprint(by_log), fingerprint(read_parquet(table, self.files["path"].to_pylist()))
-
-        check()
-        proof = _compare(table.spark, table.path, compare, lambda: "nothing was moved")
-        check()
-        try:
-            for path in self.moved["path"].to_pylist():
-                store.move(path, f"{self.set_aside}/{path}")
-            store.move(LOG_FOLDER, f"{self.set_aside}/{LOG_FOLDER}")
-            if open_table(self.set_aside).version != self.version:
-                store.move(f"{self.set_aside}/{LOG_FOLDER}", LOG_FOLDER)
-                raise StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
-        except OSError as error:
-            raise translate(error, str(table.path), f"some files were moved to {self.set_aside}") from None
-        return ConversionResult(self, proof, time.time() - start)
-
-
-@dataclass(frozen=True, repr=False)
-class ConversionResult(Result):
-    """What a conversion did, with the plan that was run, and the fingerprint of the rows before and after."""
-
-    plan: ConvertPlan | ParquetPlan
-    fingerprint: Fingerprint
-    seconds: float
-
-    @property
-    def table(self) -> Table:
-        """The new Delta table, or the one that became Parquet."""
-        plan = self.plan
-        return open_table(plan.path, plan.spark) if isinstance(plan, ConvertPlan) else plan.table
-
-    def facts(self) -> dict[str, str]:
-        """Return the folder and the proof: name and value."""
-        files = format_count(self.plan.files.num_rows, "Parquet file")
-        facts = {
-            "folder": f"{self.table.path}, {files}",
-            "content": f"identical: {self.fingerprint}",
-            "seconds": f"{self.seconds:.1f}",
-        }
-        if isinstance(self.plan, ParquetPlan):
-            facts["log and dead files"] = str(self.plan.set_aside)
-        return facts
-
-
-def plan_to_parquet(table: Table) -> ParquetPlan:
-    """Plan to turn a Delta table into plain Parquet: its live files, in their partition folders.
-
-    Raises:
-        EmptyTableError: The table has no live file.
-        UnsupportedTableError: The table is in a catalog, or its files alone don't give its rows, as with
-            deletion vectors, column mapping, row tracking, or files outside of their partitions' folders.
-        InvalidArgumentError: The folder beside the table has a log already.
-
-    Examples:
-        >>> plan = ck.interop.plan_to_parquet(ck.open_table("data/flights"))
-        >>> plan.files.num_rows, plan.moved.num_rows, plan.set_aside.name
-        (1095, 0, '_flights.delta-365')
-    """
-    store, snapshot = local_store(table.handle.store, _WHAT), table.log.snapshot()
-    paths = places(snapshot.live["path"], store)
-    if not len(paths):
-        raise EmptyTableError(f"{table.name} has no live file, so there is nothing to read as Parquet.")
-    reason = refusal(snapshot)
-    if open_store(table.name) != store:
-        reason = "it is registered in a catalog; drop it there, and open it by its path"
-    folders = partition_folders(table.files())
-    for path, folder in zip(paths.to_pylist(), folders, strict=True):
-        if reason is None and (path.rpartition("/")[0] != folder or not _spark_reads(path)):
-            reason = f"Spark wouldn't read {path} as a file of the folder {folder!r}; rewrite the table"
-    if reason is not None:
-        raise UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
-    aside = table.path.parent / f"_{table.path.name}.delta-{table.version}"
-    if local_store(aside, _WHAT).is_taken(LOG_FOLDER):
-        raise InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
-    files = pa.table({"path": paths, "size_bytes": table.files().sizes}).sort_by("path")
-    schema = StructType.fromJson(dict(snapshot.metadata.schema))
-    return ParquetPlan(table, snapshot.version, files, _dead_files(table), aside, schema)
-
-
-def _dead_files(table: Table) -> pa.Table:
-    found = list_folder(table.handle.store, table.files().partition_columns).select(["path", "size_bytes"])
-    live = places(table.log.snapshot().live["path"], table.handle.store)
-    return found.filter(pc.invert(pc.is_in(found["path"], value_set=live))).sort_by("path")

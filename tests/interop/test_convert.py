@@ -22,7 +22,7 @@ from compaction_kit.errors import (
     VerificationError,
 )
 from compaction_kit.handle import Handle
-from compaction_kit.interop import convert
+from compaction_kit.interop import convert, to_parquet
 from compaction_kit.storage import open_store
 from compaction_kit.table import Table
 from compaction_kit.verify import Fingerprint, fingerprint
@@ -223,11 +223,11 @@ def test_nothing_is_moved_unless_the_rows_are_the_same_and_the_table_is_as_plann
         (lambda: Fingerprint(9, (1, 1)), VerificationError),
         (interrupt, RunCancelled),
     ):
-        monkeypatch.setattr(convert, "fingerprint", second_time(act))
+        monkeypatch.setattr(to_parquet, "fingerprint", second_time(act))
         with pytest.raises(error, match="nothing was moved"):
             plan.run()
         assert files_in(path) == before
-    monkeypatch.setattr(convert, "fingerprint", fingerprint)
+    monkeypatch.setattr(to_parquet, "fingerprint", fingerprint)
 
     # A run that was killed: planned again, it goes on.
     (plan.set_aside / "p=01").mkdir(parents=True)
