@@ -30,7 +30,7 @@ from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.plan import BinPlan
-from compaction_kit.query import SPARK_ERRORS, Query, parse_query, with_table
+from compaction_kit.query import SPARK_ERRORS, ParsedQuery, Query, parse_query, with_table
 from compaction_kit.reads import frame_at, prepare_read
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
@@ -129,42 +129,24 @@ def predict_reads(
     Raises:
         InvalidArgumentError: The query can't be used.
     """
-    step, spark = progress or (lambda share, text: None), handle.spark
+    step, spark, version = progress or (lambda share, text: None), handle.spark, plan.version
     query = with_table(query, handle.store, handle.name)
-    parsed = parse_query(spark, query)
-    orders = {"by OPTIMIZE": SIZE, "by ingestion": INGEST}
-    orders |= {f"by {column}": order_by(column) for column in _columns(plan, query)}
-    plans = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
-    plans |= {} if plan.budget is None else {"by this plan": plan}
-    if plan.is_purge:
-        plans = {"by this plan": plan}
-    if plan.clustered_by:
-        plans = {}
-    rows, unpredicted = list[tuple[str, int, int, int]](), ""
-
-    def opened(frame: DataFrame, root: str) -> set[str]:
-        # Delta gives paths that aren't encoded.
-        names = prepare_read(parsed, frame, plan.version).files
-        return {plain_path(name).removeprefix(f"{plain_path(root)}/") for name in names}
-
-    def add_row(name: str, adds: _Adds, found: set[str]) -> None:
-        sizes = {plain_path(unquote(add["path"])): add["size"] for add in adds}
-        rows.append((name, len(adds), len(found), sum(sizes.get(path, 0) for path in found)))
-
+    parsed, plans, unpredicted = parse_query(spark, query), _plans(plan, query), ""
     step(0.0, "Planning the query as it is now")
     with quiet_errors(), session_confs(spark, ANY_VERSION):
-        files = opened(frame_at(spark, handle.uri, plan.version, "version"), handle.uri)
+        files = _opened(parsed, frame_at(spark, handle.uri, version, "version"), version, handle.uri)
+        now, *layouts = _layouts(plan, plans)
+        rows = [_row(*now, files)]
         try:
             with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
-                for number, (name, adds) in enumerate(_layouts(plan, plans)):
-                    if not number:
-                        add_row(name, adds, files)
+                for number, (name, adds) in enumerate([now, *layouts]):
                     step((number + 1) / (len(plans) + 2), f"Planning it on other files: {name}")
                     folder = Path(scratch) / str(number)
                     _write_log(folder, plan.source, adds)
-                    found = opened(spark.read.format("delta").load(uri(folder)), uri(folder))
+                    frame = spark.read.format("delta").load(uri(folder))
+                    found = _opened(parsed, frame, version, uri(folder))
                     if number:
-                        add_row(name, adds, found)
+                        rows.append(_row(name, adds, found))
                     elif found != files:
                         raise InvalidArgumentError("on a copy of the log it opens other files.")
         except (InvalidArgumentError, *SPARK_ERRORS) as error:
@@ -177,7 +159,30 @@ def predict_reads(
     elif len(rows) == 1 and not unpredicted:
         unpredicted = "With these thresholds a compaction rewrites nothing, so no other layout is predicted."
     table = pa.table(list(map(list, zip(*rows, strict=True))), _LAYOUTS)
-    return ReadPrediction(parsed.name, plan.version, table, unpredicted)
+    return ReadPrediction(parsed.name, version, table, unpredicted)
+
+
+def _plans(plan: BinPlan, query: Query) -> dict[str, BinPlan]:
+    """Return the plans that make other layouts, by the name of the layout."""
+    if plan.clustered_by:
+        return {}
+    if plan.is_purge:
+        return {"by this plan": plan}
+    orders = {"by OPTIMIZE": SIZE, "by ingestion": INGEST}
+    orders |= {f"by {column}": order_by(column) for column in _columns(plan, query)}
+    plans = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
+    return plans | ({} if plan.budget is None else {"by this plan": plan})
+
+
+def _opened(query: ParsedQuery, frame: DataFrame, version: int, root: str) -> set[str]:
+    # Delta gives paths that aren't encoded.
+    names = prepare_read(query, frame, version).files
+    return {plain_path(name).removeprefix(f"{plain_path(root)}/") for name in names}
+
+
+def _row(name: str, adds: _Adds, opened: set[str]) -> tuple[str, int, int, int]:
+    sizes = {plain_path(unquote(add["path"])): add["size"] for add in adds}
+    return name, len(adds), len(opened), sum(sizes.get(path, 0) for path in opened)
 
 
 def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _Adds]]:
