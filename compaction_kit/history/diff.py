@@ -13,7 +13,7 @@ from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, read
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
-from compaction_kit.log.snapshot import file_keys
+from compaction_kit.log.snapshot import Snapshot, file_keys
 from compaction_kit.records import Record
 from compaction_kit.text import format_count, format_list, format_size
 
@@ -96,16 +96,11 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)
     parts, totals = [], dict[str, Any]()
     for change, snapshot, other in ((ADDED, after, before), (REMOVED, before, after)):
-        kept = pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live))
-        part = Files(snapshot).to_arrow().filter(pc.invert(kept))
-        records = pc.subtract(part["num_records"], pc.fill_null(part["deletion_vector_cardinality"], 0))
-        sizes = part["size_bytes"]
-        totals |= {f"num_files_{change}": len(part), f"bytes_{change}": pc.sum(sizes).as_py() or 0}
+        parts.append(part := _files_apart(snapshot, other, change))
+        totals[f"num_files_{change}"] = len(part)
+        totals[f"bytes_{change}"] = pc.sum(part["size_bytes"]).as_py() or 0
+        records = part["num_records"]
         totals[f"records_{change}"] = None if records.null_count else pc.sum(records).as_py() or 0
-        columns = {"path": part["path"], "change": pa.repeat(change, len(part))}
-        columns |= {"size_bytes": sizes, "num_records": records}
-        columns |= {name: part[name] for name in part.column_names if name.startswith(PARTITION)}
-        parts.append(pa.table(columns))
     files = pa.concat_tables(parts, promote_options="default")
     earlier, later = sorted((start, end))
     between = (pc.field("version") > earlier) & (pc.field("version") <= later)
@@ -132,3 +127,14 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         if by is None and None not in rows and (more := rows[0] - rows[1]):
             difference = f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}"
     return Diff(start, end, files, commits, **totals, same_content_by=by, difference=difference)
+
+
+def _files_apart(snapshot: Snapshot, other: Snapshot, change: str) -> pa.Table:
+    """Return the files of a version that another one lacks, with their rows that aren't deleted."""
+    kept = pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live))
+    found = Files(snapshot).to_arrow().filter(pc.invert(kept))
+    records = pc.subtract(found["num_records"], pc.fill_null(found["deletion_vector_cardinality"], 0))
+    columns = {"path": found["path"], "change": pa.repeat(change, len(found))}
+    columns |= {"size_bytes": found["size_bytes"], "num_records": records}
+    columns |= {name: found[name] for name in found.column_names if name.startswith(PARTITION)}
+    return pa.table(columns)

@@ -75,17 +75,7 @@ def _explain_packing(plan: BinPlan) -> list[str]:
         if (size := limits.output_file_size) is not None:
             shrinks = f"{limits.max_file_size / size:,.1f} times"
             lines.append(f"The data shrinks about {shrinks} when compacted, so bins are as much larger.")
-    if alone := selected - len(plan.unbounded.members[0]):
-        isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
-        lines.append(
-            f"{format_count(alone, 'file')} {isnt} rewritten, because {each} would be alone in a bin."
-        )
-    if over := plan.unbounded.num_bins - plan.packed.num_bins:
-        isnt, budget = "isn't" if over == 1 else "aren't", format_size(plan.budget or 0)
-        lines.append(
-            f"{format_count(over, 'bin')} {isnt} rewritten, because the budget is {budget}; bins that gain "
-            "the most per byte come first."
-        )
+    lines += _left_out(plan, selected)
     if limits.batch_size is not None:
         batches, most = format_count(plan.num_batches, "commit"), format_size(limits.batch_size)
         lines.append(
@@ -98,6 +88,23 @@ def _explain_packing(plan: BinPlan) -> list[str]:
         lines.append(
             "Some bins end between files of equal size: the number and bytes of files in each bin are exact, "
             "but which of these files go into which bin depends on their order in Delta's snapshot."
+        )
+    return lines
+
+
+def _left_out(plan: BinPlan, selected: int) -> list[str]:
+    """Say which of the selected files aren't rewritten, and why."""
+    lines = []
+    if alone := selected - len(plan.unbounded.members[0]):
+        isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
+        lines.append(
+            f"{format_count(alone, 'file')} {isnt} rewritten, because {each} would be alone in a bin."
+        )
+    if over := plan.unbounded.num_bins - plan.packed.num_bins:
+        isnt, budget = "isn't" if over == 1 else "aren't", format_size(plan.budget or 0)
+        lines.append(
+            f"{format_count(over, 'bin')} {isnt} rewritten, because the budget is {budget}; bins that gain "
+            "the most per byte come first."
         )
     return lines
 

@@ -112,12 +112,18 @@ def survey(tables: pa.Table, finding: str) -> Chart:
     height = 1.4 + 0.26 * len(shown) + 0.2 * bool(notes)
     figure = style.chart(style.WIDTH, height, finding, *sentences, *notes)
     style.remark(figure, "; ".join(notes))
-    if not shown:
-        return figure
-    axis, positions = figure.subplots(), range(len(shown))
+    if shown:
+        axis = figure.subplots()
+        _draw_tables(axis, now, after, [row["files_removed"] > 0 for row in shown])
+        style.rows(axis, names)
+    return figure
+
+
+def _draw_tables(axis: Axes, now: Sequence[int], after: Sequence[int], is_compacted: Sequence[bool]) -> None:
+    positions = range(len(now))
     axis.hlines(positions, after, now, color=NEW, alpha=0.35, linewidth=4, zorder=2)
     axis.scatter(now, positions, s=34, color=LIVE, marker="o", zorder=3, label="files now")
-    compacted = [position for position in positions if shown[position]["files_removed"]]
+    compacted = [position for position in positions if is_compacted[position]]
     left = [after[position] for position in compacted]
     axis.scatter(left, compacted, s=34, color=NEW, marker="D", zorder=4, label="after compaction")
     # A table may have no row left, and a logarithm has no zero.
@@ -127,15 +133,14 @@ def survey(tables: pa.Table, finding: str) -> Chart:
     axis.set_xticks([0] * (not min(after)) + [10**power for power in range(0, most + 1, most // 4 + 1)])
     axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.xaxis.set_minor_locator(NullLocator())
-    style.rows(axis, names)
     near: dict[str, Any] = {"borderaxespad": 1.8, "borderpad": 0.2, "handletextpad": 0.2}
     style.legend(axis, "lower left", bbox_to_anchor=(0, 1), ncols=2, **near)
     for position in positions:
-        is_done = position not in compacted
-        text = f"{now[position]:,}, nothing to do" if is_done else f"{now[position]:,} → {after[position]:,}"
+        text, color = f"{now[position]:,} → {after[position]:,}", INK
+        if not is_compacted[position]:
+            text, color = f"{now[position]:,}, nothing to do", MUTED
         where = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
-        style.note(axis, text, (1, position), (6, 0), MUTED if is_done else INK, **where)
-    return figure
+        style.note(axis, text, (1, position), (6, 0), color, **where)
 
 
 def _without_shared_folder(names: list[str]) -> list[str]:

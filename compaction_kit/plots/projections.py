@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from matplotlib.axes import Axes
 
 from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, ORPHANED, OTHER, SMALL, TOMBSTONED, Chart
@@ -73,13 +74,8 @@ def sink_log(
     lines.append((_of_kind(files, "batch"), TOMBSTONED, "s", "none", "a batch's own file"))
     figure = style.chart(style.WIDTH, 3.4, finding, *more)
     axis = figure.subplots()
-    for rows, colour, marker, line, label in lines:
-        is_known = line not in ("--", ":")
-        if len(rows):
-            points, face = 2.25 if line == "none" else 4.5, colour if is_known else "white"
-            look: dict[str, Any] = {"color": colour, "markersize": points, "markerfacecolor": face}
-            batch, size = rows["batch"].to_numpy(), rows["size_bytes"].to_numpy()
-            axis.plot(batch, size, linestyle=line, marker=marker, label=label, zorder=2 + is_known, **look)
+    for line in lines:
+        _draw_line(axis, *line)
     largest = max([*files["size_bytes"].to_pylist(), *projected["size_bytes"].to_pylist()], default=1)
     style.size_ticks(axis.yaxis, largest, 5)
     across = axis.get_xaxis_transform()
@@ -100,6 +96,16 @@ def sink_log(
     style.calm(axis, "y")
     style.legend(figure, "outside lower left", ncols=3)
     return figure
+
+
+def _draw_line(axis: Axes, rows: pa.Table, colour: str, marker: str, line: str, label: str) -> None:
+    """Draw sizes over batches; what is projected has hollow points."""
+    is_known = line not in ("--", ":")
+    if len(rows):
+        points, face = 2.25 if line == "none" else 4.5, colour if is_known else "white"
+        look: dict[str, Any] = {"color": colour, "markersize": points, "markerfacecolor": face}
+        batch, size = rows["batch"].to_numpy(), rows["size_bytes"].to_numpy()
+        axis.plot(batch, size, linestyle=line, marker=marker, label=label, zorder=2 + is_known, **look)
 
 
 def _of_kind(rows: pa.Table, kind: str) -> pa.Table:
