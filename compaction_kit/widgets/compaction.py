@@ -13,6 +13,7 @@ from compaction_kit.plan import Planner
 from compaction_kit.plan.order import INGEST, SIZE
 from compaction_kit.text import element, format_count
 from compaction_kit.widgets import fields, parts
+from compaction_kit.widgets.as_python import absolute, call, exact_size, python
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
@@ -48,9 +49,9 @@ def verdict_part(state: WorkbenchState) -> Part:
         parts.show_if(sentences.value, sentences)
 
     def code() -> str:
-        table = f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = table.plan_compaction()"
+        table = f"table = ck.open_table({absolute(state.name)!r})\nplan = table.plan_compaction()"
         imports = ["from compaction_kit.verdict import Verdict"]
-        return parts.python(table, "print(Verdict.of(plan.source, plan))", imports=imports)
+        return python(table, "print(Verdict.of(plan.source, plan))", imports=imports)
 
     on, records = (state, state.running, state.measuring), lambda: [state.verdict]
     return Part(sentences, on=on, title="Verdict", code=code, records=records, prepare=draw)
@@ -102,7 +103,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         fold(lambda: True, **folded),
         on=[state, column],
         title="Plan",
-        code=lambda: parts.python(plan_code(state), "plan.run()  # commits what the plan shows"),
+        code=lambda: python(plan_code(state), "plan.run()  # commits what the plan shows"),
         records=lambda: [state.plan],
         prepare=offer,
     )
@@ -192,12 +193,12 @@ def plan_code(state: WorkbenchState) -> str:
     if table is not None and plan is not None and plan.thresholds != table.thresholds():
         least, output = plan.thresholds.min_file_size, plan.thresholds.output_file_size
         if output is None or least != output // 2:
-            given["min_file_size"] = parts.exact_size(least)
+            given["min_file_size"] = exact_size(least)
         name = "max_file_size" if output is None else "output_file_size"
-        given[name] = parts.exact_size(plan.thresholds.target_file_size)
+        given[name] = exact_size(plan.thresholds.target_file_size)
     given |= {"order": None if state.order == SIZE else state.order, "budget": state.budget or None}
-    made = parts.call("table.plan_compaction", **given, full=state.full or None)
-    return f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = {made}"
+    made = call("table.plan_compaction", **given, full=state.full or None)
+    return f"table = ck.open_table({absolute(state.name)!r})\nplan = {made}"
 
 
 def query_part(state: WorkbenchState) -> Part:
@@ -244,7 +245,7 @@ def _query_code(state: WorkbenchState) -> str:
         (before, after), sql = state.reads.versions, state.reads.query
         lines.append(f"measure_reads(table.spark, table.location, {before}, {after}, {sql!r})")
         imports = ["from compaction_kit.reads import measure_reads"]
-    return parts.python(*lines, imports=imports)
+    return python(*lines, imports=imports)
 
 
 def _takes(plan: CompactionPlan, strategy: str = "auto") -> list[str]:
@@ -272,8 +273,8 @@ def run_part(state: WorkbenchState) -> Part:
 
     def code() -> str:
         strategy = None if state.strategy == "auto" else state.strategy
-        run = parts.call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
-        return parts.python(plan_code(state), f"result = {run}", *restore_code(state, state.before_run))
+        run = call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
+        return python(plan_code(state), f"result = {run}", *restore_code(state, state.before_run))
 
     def sentence() -> str:
         plan = state.plan

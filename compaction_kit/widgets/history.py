@@ -13,6 +13,7 @@ from compaction_kit.history import first_rows
 from compaction_kit.table import Table
 from compaction_kit.text import Html, as_html_table, format_count, joined, paragraph, shortened
 from compaction_kit.widgets import fields, parts
+from compaction_kit.widgets.as_python import absolute, call, python
 from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.grid import Grid
 from compaction_kit.widgets.job import Job, attempt
@@ -141,14 +142,14 @@ def _read_past(state: WorkbenchState, table: Table, files: Files) -> Past:
 
 
 def _history_code(state: WorkbenchState, earlier: int | None) -> str:
-    lines = [f"table = ck.open_table({parts.absolute(state.name)!r})", "table.versions()"]
+    lines = [f"table = ck.open_table({absolute(state.name)!r})", "table.versions()"]
     lines.append(f'table.log.actions({state.version})["fields"].to_pylist()')
     if len(state.compared) == 2:
-        lines.append(parts.call("table.diff", start=min(state.compared), end=max(state.compared)))
+        lines.append(call("table.diff", start=min(state.compared), end=max(state.compared)))
     if state.sampling.value is not None:
         read = f'table.spark.read.option("versionAsOf", {state.version}).format("delta")'
         lines.append(f"{read}.load(table.location).show({_MOST_ROWS})")
-    return parts.python(*lines, *restore_code(state, earlier))
+    return python(*lines, *restore_code(state, earlier))
 
 
 def _time_field(state: WorkbenchState) -> tuple[w.Text, Text]:
@@ -277,8 +278,8 @@ def _vacuum_code(state: WorkbenchState) -> str:
     given = [f"retention={state.retention!r}"] if state.retention else []
     given += [f"keep_versions=[{state.keep}]"] if state.keep else []
     given += [f"at=datetime.now(UTC) + timedelta(days={state.days})"] if state.days else []
-    return parts.python(
-        f"table = ck.open_table({parts.absolute(state.name)!r})",
+    return python(
+        f"table = ck.open_table({absolute(state.name)!r})",
         f"vacuum = table.plan_vacuum({', '.join(given)})",
         "print(vacuum.explain())",
         *([] if state.days else ["vacuum.run(progress=True)  # deletes what the plan shows"]),

@@ -18,6 +18,7 @@ from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder
 from compaction_kit.surveys import RANK, SMALL, cells, fewer_files
 from compaction_kit.widgets import fields, parts
+from compaction_kit.widgets.as_python import absolute, call, python
 from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.grid import Grid
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
@@ -51,7 +52,7 @@ def remember(name: str) -> None:
     if "://" in name:
         return
     with suppress(OSError):
-        name = parts.absolute(name)
+        name = absolute(name)
         names = [name, *(other for other in recent_tables() if other != name)][:_MOST_RECENT]
         cache_folder().mkdir(parents=True, exist_ok=True)
         (cache_folder() / "recent.json").write_text(json.dumps(names), encoding="utf-8")
@@ -122,10 +123,10 @@ def files_part(state: WorkbenchState) -> Part:
         )
 
     def code() -> str:
-        files = parts.call("files", where=state.where or None)
-        table = f"files = ck.open_table({parts.absolute(state.name)!r}).{files}"
+        files = call("files", where=state.where or None)
+        table = f"files = ck.open_table({absolute(state.name)!r}).{files}"
         drawn = (f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})")
-        return parts.python(table, "files.plot()", "files.by_partition()", *(drawn if column.value else ()))
+        return python(table, "files.plot()", "files.by_partition()", *(drawn if column.value else ()))
 
     column, ranges = ranges_by_column(
         state,
@@ -210,7 +211,7 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
         Text("warning", "survey-errors", failures),
         on=[surveying, (state, "tables")],
         title="Survey",
-        code=lambda: parts.python(f"ck.survey({parts.absolute(state.root)!r})"),
+        code=lambda: python(f"ck.survey({absolute(state.root)!r})"),
         records=lambda: [surveying.value],
         prepare=state.survey,
     )
@@ -283,6 +284,6 @@ def _find_streams(state: WorkbenchState) -> list[str]:
 
 def _streams_code(state: WorkbenchState) -> str:
     if not state.stream:
-        return parts.python(f"ck.find_sink_logs({parts.absolute(state.root)!r})")
-    log = f"log = ck.sink_log({parts.absolute(state.stream)!r})"
-    return parts.python(log, "print(log.explain())", f"log.plot({state.ahead})")
+        return python(f"ck.find_sink_logs({absolute(state.root)!r})")
+    log = f"log = ck.sink_log({absolute(state.stream)!r})"
+    return python(log, "print(log.explain())", f"log.plot({state.ahead})")
