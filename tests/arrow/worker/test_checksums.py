@@ -5,11 +5,15 @@ import struct
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as sf
 
 from compaction_kit.arrow.worker import rewrite
 from compaction_kit.arrow.worker.checksums import check_file, checksum_path, write_checksums
@@ -58,6 +62,28 @@ def test_outputs_have_checksums_where_inputs_have(tmp_path: Path, is_copied: boo
     flip(Path(done.path), done.size_bytes - 1)
     with pytest.raises(OSError, match=r"part-.* differs from its checksums in .*\.crc"):
         check_file(done.path)
+
+
+@pytest.mark.spark
+def test_spark_checks_outputs_wherever_it_reads(spark: SparkSession, tmp_path: Path) -> None:
+    """Their checksums are of more bytes each than Hadoop's own."""
+    rows = pa.table({"a": range(80_000), "b": np.random.default_rng(0).integers(0, 2**31, 80_000)})
+    one = task_of(tmp_path, [rows])
+    write_checksums(one.inputs[0][0])
+    (done,) = results_of(one)
+    sums = Path(checksum_path(done.path)).read_bytes()
+    assert int.from_bytes(sums[4:8]) == 1 << 16 < done.size_bytes // 4
+
+    def read(column: str) -> list[Row]:
+        return spark.read.parquet(done.path).agg(sf.sum(column)).collect()
+
+    assert read("b") == [(pc.sum(rows["b"]).as_py(),)]
+    # In the pages of the last column, and in the footer.
+    for at, column in ((done.size_bytes // 2 + 10_000, "b"), (done.size_bytes - 100, "a")):
+        flip(Path(done.path), at)
+        with pytest.raises(Exception, match="Checksum"):
+            read(column)
+        flip(Path(done.path), at)
 
 
 @given(
