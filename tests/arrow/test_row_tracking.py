@@ -3,38 +3,48 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import ConflictError
-from tests import folders
-from tests.conftest import CopyOf
-from tests.execute.meanwhile import changed_metadata, once_rewriting
-from tests.handmade import actions_of, commit_path, write_commit
+from tests import folders, handmade
+from tests.handmade import actions_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 
-@pytest.fixture(scope="module")
-def tracked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A partitioned table whose files have ids of their own for all rows, for some, and for none.
+IDS = "_row-id-of-its-own"
+VERSIONS = "_row-commit-version-of-its-own"
 
-    By MERGE, which changes rows in both partitions and adds rows to one.
-    """
-    folder = tmp_path_factory.mktemp("tracked") / "table"
-    name = f"delta.`{folder}`"
-    rows = spark.range(0, 60, 1, 3).selectExpr("id", "CAST(id % 2 AS STRING) p", "CAST(id AS STRING) s")
-    properties = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
-    rows.write.format("delta").partitionBy("p").options(**properties).save(str(folder))
-    source = "SELECT EXPLODE(SEQUENCE(50L, 69L)) id"
-    spark.sql(
-        f"MERGE INTO {name} t USING ({source}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET s = 'both' "
-        "WHEN NOT MATCHED THEN INSERT (id, p, s) VALUES (s.id, '1', 'merged')"
-    )
-    spark.sql(f"DELETE FROM {name} WHERE id % 10 = 7")
-    return folder
+
+@pytest.fixture
+def tracked(tmp_path: Path) -> Path:
+    """Two partitions, whose files have ids of their own for no row, for some or for all; some are deleted."""
+    table, vector, adds = tmp_path / "table", handmade.inline_vector([3, 7]), []
+    shapes = [("0", 20, []), ("0", 10, range(10)), ("1", 20, []), ("1", 10, range(0, 10, 2))]
+    for number, (part, count, own) in enumerate(shapes):
+        first = 20 * number
+        ids = [900 - first - i if i in own else None for i in range(count)]
+        versions = [0 if i in own else None for i in range(count)]
+        columns = {"id": range(first, first + count), IDS: ids, VERSIONS: versions}
+        rows = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+        rows = rows if own else rows.select(["id"])
+        action = handmade.write_data(table, f"p={part}/{number}.parquet", rows, {"p": part})
+        # Rows without have ids from here on.
+        action["add"] |= {"baseRowId": first, "defaultRowCommitVersion": 1}
+        adds.append({"add": action["add"] | ({"deletionVector": vector} if number % 2 else {})})
+    properties = {
+        "delta.enableRowTracking": "true",
+        "delta.rowTracking.materializedRowIdColumnName": IDS,
+        "delta.rowTracking.materializedRowCommitVersionColumnName": VERSIONS,
+    }
+    protocol = handmade.protocol(features=["deletionVectors"])
+    protocol["protocol"]["writerFeatures"] += ["rowTracking", "domainMetadata"]
+    mark = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark":999}', "removed": False}
+    head = [protocol, handmade.metadata({"id": "long", "p": "string"}, ["p"], properties)]
+    return handmade.write_log(table, head, [{"domainMetadata": mark}, *adds])
 
 
 def ids_of(spark: SparkSession, table: Path) -> list[tuple[Any, ...]]:
@@ -52,48 +62,39 @@ def what_delta_keeps(table: Path, version: int) -> Any:
     return info["tags"], removes, actions_of(table, version, "domainMetadata"), len(ids), ids[0]
 
 
-def test_rows_keep_their_ids_and_versions(spark: SparkSession, copy_of: CopyOf, tracked: Path) -> None:
-    table = copy_of(tracked)
-    other = folders.copy(tracked, table.parent / "other")
-    before = ids_of(spark, table)
+def test_rows_keep_their_ids_and_versions(spark: SparkSession, tracked: Path) -> None:
+    other = folders.copy(tracked, tracked.parent / "other")
+    before = ids_of(spark, tracked)
     assert len({row[-1] for row in before}) == 2
-    assert len({row[-2] for row in before}) == len(before)
-    result = open_table(table).plan_compaction().run(strategy="arrow")
+    assert len({row[-2] for row in before}) == len(before) == 56
+    result = open_table(tracked).plan_compaction().run(strategy="arrow")
     assert (result.strategy, result.refusals, result.as_planned) == ("arrow", {}, True)
     assert result.verified is True
-    assert ids_of(spark, table) == before
-    assert open_table(other).plan_compaction().run(strategy="optimize").verified is True
+    assert ids_of(spark, tracked) == before
+    open_table(other).plan_compaction().run(strategy="optimize", verify=False)
     (version,) = result.versions
-    assert what_delta_keeps(table, version) == what_delta_keeps(other, version)
+    assert what_delta_keeps(tracked, version) == what_delta_keeps(other, version)
     columns = [
         sorted(pq.read_schema(folder / add["path"]).names)
-        for folder in (table, other)
+        for folder in (tracked, other)
         for add in actions_of(folder, version, "add")
     ]
     assert all(names == columns[0] for names in columns)
 
 
 @pytest.mark.nightly
-def test_new_rows_get_other_ids_than_compacted_ones(
-    spark: SparkSession, copy_of: CopyOf, tracked: Path
-) -> None:
-    table = copy_of(tracked)
-    before = len(ids_of(spark, table))
-    open_table(table).plan_compaction().run(strategy="arrow")
-    spark.sql(f"INSERT INTO delta.`{table}` VALUES (100, '0', 'x'), (101, '0', 'y')")
-    more = ids_of(spark, table)
-    assert len({row[-2] for row in more}) == len(more) == before + 2
-    open_table(table).plan_compaction().run(strategy="arrow")
-    assert ids_of(spark, table) == more
-
-
-def test_row_tracking_switched_on_is_a_conflict(copy_of: CopyOf, tracked: Path) -> None:
-    table = copy_of(tracked)
-    plan = open_table(table).plan_compaction()
-    names = actions_of(table, 0, "metaData")[0]["configuration"]
-    other = {name: value.replace("_row", "_new") for name, value in names.items() if "materialized" in name}
-    change = changed_metadata(table, configuration={**names, **other})
-    during = once_rewriting(lambda: write_commit(table, plan.version + 1, [change]))
-    with pytest.raises(ConflictError, match="row tracking was switched on or off"):
-        plan.run(strategy="arrow", verify=False, progress=during)
-    assert not commit_path(table, plan.version + 2).exists()
+def test_new_rows_get_other_ids_than_compacted_ones(spark: SparkSession, tracked: Path) -> None:
+    name = f"delta.`{tracked}`"
+    open_table(tracked).plan_compaction().run(strategy="arrow")
+    # Rows that are changed keep their ids, in one file with new rows.
+    source = "(SELECT EXPLODE(SEQUENCE(60L, 109L)) id) s"
+    spark.sql(
+        f"MERGE INTO {name} t USING {source} ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id + 1000 "
+        "WHEN NOT MATCHED THEN INSERT (id, p) VALUES (s.id, '1')"
+    )
+    spark.sql(f"DELETE FROM {name} WHERE id % 10 = 9")
+    before = ids_of(spark, tracked)
+    assert len({row[-2] for row in before}) == len(before)
+    assert len({row[-1] for row in before}) == 3
+    open_table(tracked).plan_compaction().run(strategy="arrow")
+    assert ids_of(spark, tracked) == before
