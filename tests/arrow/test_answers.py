@@ -1,14 +1,14 @@
-"""Predicates over zeros, infinities and NaN find the same rows before and after a run."""
+"""Predicates over zeros, infinities and NaN find the same rows before and after a run.
+
+Where row groups are copied, concat/test_readers.py asks the same of zeros.
+"""
 
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,11 +17,7 @@ from pyspark.sql import functions as sf
 
 from compaction_kit import open_table
 from compaction_kit.execute.jobs import session_confs
-from tests import handmade
 from tests.chance import examples
-from tests.folders import data_files
-
-pytestmark = pytest.mark.spark
 
 # The values of the two files of a partition: few, so that files of several are smaller with a dictionary.
 Files = Sequence[Sequence[float | None]]
@@ -63,6 +59,7 @@ def answers(spark: SparkSession, folder: Path, predicates: Sequence[str]) -> Cou
     return Counter({(row["text"], row["p"]): row["count"] for row in rows})
 
 
+@pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.nightly
 @example(SPECIAL, [text for text in OF_ZEROS if " =" in text or "d " in text] + OF_NAN)
@@ -82,23 +79,3 @@ def test_predicates_find_the_same_rows_before_and_after(
     result = open_table(folder, spark).plan_compaction().run(strategy="arrow")
     assert result.num_files_added == len(partitions)
     assert answers(spark, folder, predicates) == before
-
-
-def test_copied_row_groups_give_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
-    """They keep their dictionaries, and Spark filters each row group by its own."""
-    adds, values = [], [-0.0, 0.0, 1.5]
-    for p, value in enumerate(values):
-        rows = {"p": [p] * 10, "d": [value] * 10, "large": [os.urandom(1 << 20) for _ in range(10)]}
-        pq.write_table(pa.table(rows), tmp_path / f"{p}.parquet")
-        size_bytes = (tmp_path / f"{p}.parquet").stat().st_size
-        adds.append(handmade.add(f"{p}.parquet", size_bytes, records=10))
-    columns = {"p": "long", "d": "double", "large": "binary"}
-    handmade.write_log(tmp_path, [handmade.protocol(), handmade.metadata(columns), *adds])
-    predicates = [text for text in OF_ZEROS if text.startswith("d")]
-    before = answers(spark, tmp_path, predicates)
-    result = open_table(tmp_path, spark).plan_compaction().run(strategy="arrow")
-    assert (result.num_files_removed, result.num_files_added) == (3, 1)
-    (output,) = [path for path in data_files(tmp_path) if path.name.startswith("part-")]
-    groups = pq.read_metadata(output)
-    assert [groups.row_group(i).column(1).has_dictionary_page for i in range(3)] == [True] * 3
-    assert answers(spark, tmp_path, predicates) == before
