@@ -12,7 +12,6 @@ from compaction_kit.arrow import job
 from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.errors import CompactionKitError
 from tests import rows
-from tests.conftest import SetConf
 from tests.folders import live
 from tests.stores import SECRET_KEY, Server
 
@@ -20,18 +19,10 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def reached(s3: Server, confs: SetConf) -> Server:
-    """The server, with a session that reaches it."""
-    for key, value in s3.s3a.items():
-        confs(key, value)
-    return s3
-
-
-@pytest.fixture
-def table(reached: Server, shaped: Path, tmp_path: Path) -> str:
+def table(on_s3: Server, shaped: Path, tmp_path: Path) -> str:
     """A copy of `shaped` on S3, at version 4."""
-    uri = reached.upload(shaped, tmp_path.name)
-    reached.requests.clear()
+    uri = on_s3.upload(shaped, tmp_path.name)
+    on_s3.requests.clear()
     return uri
 
 
@@ -41,8 +32,8 @@ def data_of(s3: Server, table: str) -> set[str]:
 
 
 @pytest.mark.nightly
-def test_bins_are_rewritten_in_place(spark: SparkSession, reached: Server, table: str, shaped: Path) -> None:
-    before = data_of(reached, table)
+def test_bins_are_rewritten_in_place(spark: SparkSession, on_s3: Server, table: str, shaped: Path) -> None:
+    before = data_of(on_s3, table)
     plan = open_table(table, spark).plan_compaction()
     result = plan.run(strategy="arrow")
     assert (result.strategy, result.as_planned, result.verified) == ("arrow", True, True)
@@ -51,44 +42,42 @@ def test_bins_are_rewritten_in_place(spark: SparkSession, reached: Server, table
     assert result.fingerprint.readers == ("DuckDB",)
     assert rows.by_spark(spark, table) == rows.on_disk(shaped, 4)
     # Partitions' files stay in their folders, and nothing else was left.
-    assert data_of(reached, table) == before | live(table)
+    assert data_of(on_s3, table) == before | live(table)
     assert len({name.rpartition("/")[0] for name in live(table)}) == 3
 
 
 def test_outputs_of_tries_that_lost_are_swept_after_a_success(
-    spark: SparkSession, reached: Server, table: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, on_s3: Server, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def twice(*args: Any) -> Iterator[tuple[Any, ...]]:
         list(rewrite_bins(*args))
         return rewrite_bins(*args)
 
     monkeypatch.setattr(job, "rewrite_bins", twice)
-    before = data_of(reached, table)
+    before = data_of(on_s3, table)
     assert open_table(table, spark).plan_compaction().run(strategy="arrow").as_planned
-    written = {one.path for one in reached.requests if one.method == "PUT" and "/part-" in one.path}
+    written = {one.path for one in on_s3.requests if one.method == "PUT" and "/part-" in one.path}
     assert len(written) == 6
-    assert data_of(reached, table) == before | live(table)
+    assert data_of(on_s3, table) == before | live(table)
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT"])
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [("GET", "can't be read: AWS Error ACCESS_DENIED during GetObject"), ("PUT", "get write permission")],
+)
 def test_a_store_without_permission_is_as_it_was(
-    spark: SparkSession, reached: Server, table: str, method: str
+    spark: SparkSession, on_s3: Server, table: str, method: str, said: str
 ) -> None:
-    before = reached.names(table.rpartition("/")[2])
+    before = on_s3.names(table.rpartition("/")[2])
     plan = open_table(table, spark).plan_compaction()
 
     def refusing(asked: str, path: str) -> tuple[int, str] | None:
         return (403, "AccessDenied") if asked == method and "/part-" in path else None
 
-    reached.fault = refusing
+    on_s3.fault = refusing
     with pytest.raises(CompactionKitError) as caught:
         plan.run(strategy="arrow")
-    reached.fault = None
+    on_s3.fault = None
     assert SECRET_KEY not in str(caught.value)
-    said = (
-        "get write permission"
-        if method == "PUT"
-        else "can't be read: AWS Error ACCESS_DENIED during GetObject"
-    )
     assert said in str(caught.value)
-    assert reached.names(table.rpartition("/")[2]) == before
+    assert on_s3.names(table.rpartition("/")[2]) == before
