@@ -96,19 +96,12 @@ def file_of(table: Path, add: dict[str, Any]) -> Path:
 def layout(path: Path) -> list[tuple[Any, ...]]:
     """What a file's footer says of its columns."""
     file = pq.ParquetFile(path)
-    columns = [file.schema.column(i) for i in range(len(file.schema))]
     ids = [(field.metadata or {}).get(b"PARQUET:field_id") for field in file.schema_arrow]
-    return [
-        (
-            one.path,
-            one.physical_type,
-            str(one.logical_type),
-            one.converted_type,
-            one.max_definition_level,
-            id_,
-        )
-        for one, id_ in zip(columns, ids, strict=True)
-    ]
+    found = []
+    for one, id_ in zip(map(file.schema.column, range(len(ids))), ids, strict=True):
+        kind = one.physical_type, str(one.logical_type), one.converted_type
+        found.append((one.path, *kind, one.max_definition_level, id_))
+    return found
 
 
 def rows_in(path: Path) -> list[str]:

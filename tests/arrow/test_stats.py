@@ -1,7 +1,7 @@
 """Stats are merged to what they would be of all rows, or left out: never wrong."""
 
 import json
-from collections.abc import Callable
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 
 from compaction_kit.arrow.stats import data_leaves, merge_stats
 from compaction_kit.log.protocol import Metadata
+from tests.handmade import struct_of
 
-SCHEMA = {
-    "type": "struct",
-    "fields": [
-        {"name": "i", "type": "long"},
-        {"name": "s", "type": "string"},
-        {"name": "d", "type": "decimal(38,18)"},
-        {"name": "n", "type": {"type": "struct", "fields": [{"name": "a", "type": "date"}]}},
-        {"name": "l", "type": {"type": "array", "elementType": "long", "containsNull": True}},
-    ],
+COLUMNS = {
+    "i": "long",
+    "s": "string",
+    "d": "decimal(38,18)",
+    "n": struct_of({"a": "date"}),
+    "l": {"type": "array", "elementType": "long", "containsNull": True},
 }
 ROWS = st.fixed_dictionaries(
     {
@@ -31,45 +29,29 @@ ROWS = st.fixed_dictionaries(
         "l": st.none() | st.lists(st.integers(), max_size=2),
     }
 )
-LEAVES = data_leaves(Metadata("id", SCHEMA, (), {}))
+LEAVES = data_leaves(Metadata("id", struct_of(COLUMNS), (), {}))
 FILES = st.lists(st.lists(ROWS, max_size=5), min_size=1, max_size=5)
 Row = dict[str, Any]
 
 
-def stats_of(rows: list[Row]) -> str:
+def stats_of(rows: list[Row]) -> Row:
     """What Delta says of these rows; a column of nulls has no bounds."""
-    nulls = {name: sum(row[name] is None for row in rows) for name in "isdl"}
-    text = {
-        "numRecords": len(rows),
-        "minValues": bounds_of(rows, min),
-        "maxValues": bounds_of(rows, max),
-        "nullCount": {**nulls, "n": {"a": sum(row["n"]["a"] is None for row in rows)}},
-    }
-    return dumped(text)
-
-
-def bounds_of(rows: list[Row], pick: Callable[..., Any]) -> Row:
-    inner = [row["n"]["a"] for row in rows if row["n"]["a"] is not None]
-    bounds: Row = {"n": {"a": pick(inner)}} if inner else {"n": {}}
-    for name in "isd":
-        values = [row[name] for row in rows if row[name] is not None]
-        if values:
-            bounds[name] = pick(values, key=lambda value: value.encode() if isinstance(value, str) else value)
-    return bounds
+    nulls: Row = {name: sum(row[name] is None for row in rows) for name in "isdl"}
+    dates = [row["n"]["a"] for row in rows if row["n"]["a"] is not None]
+    stats = {"numRecords": len(rows), "nullCount": nulls | {"n": {"a": len(rows) - len(dates)}}}
+    for kind, pick in (("minValues", min), ("maxValues", max)):
+        bounds: Row = {"n": {"a": pick(dates)} if dates else {}}
+        for name in "isd":
+            if values := [row[name] for row in rows if row[name] is not None]:
+                bounds[name] = pick(values, key=lambda one: one.encode() if isinstance(one, str) else one)
+        stats[kind] = bounds
+    return stats
 
 
 def dumped(stats: Row) -> str:
     """JSON with decimals as numbers; the standard library has no way to."""
-    decimals: list[Decimal] = []
-
-    def held(number: Decimal) -> str:
-        decimals.append(number)
-        return f"decimal {len(decimals) - 1} of the test"
-
-    text = json.dumps(stats, default=held)
-    for i, number in enumerate(decimals):
-        text = text.replace(f'"decimal {i} of the test"', f"{number:f}")
-    return text
+    text = json.dumps(stats, default=lambda number: f"decimal {number:f}")
+    return re.sub('"decimal ([^"]*)"', r"\1", text)
 
 
 def loaded(text: str) -> Row:
@@ -83,20 +65,20 @@ def loaded(text: str) -> Row:
 @given(FILES)
 def test_merged_stats_are_those_of_all_rows_together(files: list[list[Row]]) -> None:
     rows = [row for file in files for row in file]
-    merged = merge_stats([stats_of(file) for file in files], LEAVES).of(len(rows), {})
-    assert loaded(merged) == loaded(stats_of(rows))
+    merged = merge_stats([dumped(stats_of(file)) for file in files], LEAVES).of(len(rows), {})
+    assert loaded(merged) == loaded(dumped(stats_of(rows)))
 
 
 @given(FILES, st.data())
 def test_what_one_file_does_not_say_is_left_out(files: list[list[Row]], data: st.DataObject) -> None:
     rows = [row for file in files for row in file]
-    texts: list[Row] = [json.loads(stats_of(file), parse_float=Decimal) for file in files]
+    stats = [stats_of(file) for file in files]
     kind = data.draw(st.sampled_from(["minValues", "maxValues", "nullCount"]))
     column = data.draw(st.sampled_from("isd"))
     lacking = data.draw(st.integers(0, len(files) - 1))
-    was_there = texts[lacking][kind].pop(column, None) is not None
-    merged = loaded(merge_stats([dumped(text) for text in texts], LEAVES).of(len(rows), {}))
-    expected = loaded(stats_of(rows))
+    was_there = stats[lacking][kind].pop(column, None) is not None
+    merged = loaded(merge_stats(list(map(dumped, stats)), LEAVES).of(len(rows), {}))
+    expected = loaded(dumped(stats_of(rows)))
     if was_there:
         expected[kind].pop(column, None)
         if kind == "nullCount":
@@ -152,8 +134,8 @@ def test_comparable_values_have_bounds(kind: str, values: list[Any], bounds: tup
 
 def test_columns_go_by_their_physical_names_without_those_of_partitions() -> None:
     field = {"name": "a", "type": "long", "metadata": {"delta.columnMapping.physicalName": "col-1"}}
-    nested = {"name": "n", "type": {"type": "struct", "fields": [field]}, "metadata": {}}
-    schema = {"type": "struct", "fields": [field, nested, {"name": "p", "type": "date"}]}
+    schema = struct_of({"n": {"type": "struct", "fields": [field]}, "p": "date"})
+    schema["fields"].insert(0, field)
     for mode, name in (("name", "col-1"), ("none", "a")):
         leaves = data_leaves(Metadata("id", schema, ("p",), {"delta.columnMapping.mode": mode}))
         assert leaves == [((name,), "long"), (("n", name), "long")]
