@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from compaction_kit import get_spark, interop, open_table, survey, workbench
 from compaction_kit.arrow import job
 from compaction_kit.arrow.refusals import refuse_executors
 from compaction_kit.arrow.worker import rewrite_bins
-from compaction_kit.errors import CompactionKitError
 from compaction_kit.execute import Progress
 from compaction_kit.storage import open_store
 
@@ -42,8 +42,8 @@ def kill_worker() -> None:
 
 def kill_executor() -> None:
     """The parent of the daemon that has forked this process."""
-    found = subprocess.run(["ps", "-o", "ppid=", "-p", str(os.getppid())], capture_output=True, check=True)
-    os.kill(int(found.stdout), signal.SIGKILL)
+    found = subprocess.check_output(["ps", "-o", "ppid=", "-p", str(os.getppid())])
+    os.kill(int(found), signal.SIGKILL)
 
 
 FAULTS: dict[str, Fault] = {"worker": kill_worker, "stored": kill_worker, "executor": kill_executor}
@@ -54,29 +54,23 @@ def faulty(lost: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
         for one in rewrite_bins(*args):
-            try:
+            with suppress(FileExistsError):
                 with lost.open("x") as file:
                     file.write(one[2])
-            except FileExistsError:
-                pass
-            else:
                 fault()
             yield one
 
     return rewriting
 
 
-def run(spark: SparkSession, folder: Path, name: str, strategy: str = "auto") -> dict[str, Any]:
+def run(spark: SparkSession, folder: Path, name: str) -> dict[str, Any]:
     """Run a plan of a table; returns what is told of it."""
     table, lost = folder / name, folder / f"{name}.lost"
     plan = open_table(table if table.exists() else f"s3a://kit/{name}", spark).plan_compaction()
     fault = FAULTS.get(name)
     vars(job)["rewrite_bins"] = faulty(lost, fault) if fault else rewrite_bins
     seen: list[Progress] = []
-    try:
-        result = plan.run(strategy=strategy, progress=seen.append)
-    except CompactionKitError as error:
-        return {"error": str(error)}
+    result = plan.run(progress=seen.append)
     return result.to_dict() | {"fractions": [progress.fraction for progress in seen]}
 
 
@@ -126,8 +120,7 @@ def main(to: str, settings: str) -> None:
     python = context.pythonExec
     told["looked"] = looked(spark, folder)
     context.pythonExec = f"{folder}/pythons/bare/bin/python"
-    told["refused"] = run(spark, folder, "bare", "arrow")
-    told["optimized"] = run(spark, folder, "bare")
+    told["bare"] = run(spark, folder, "bare")
     context.pythonExec = python
     # At last: another executor takes a while to start.
     told["executor"] = run(spark, folder, "executor")
