@@ -13,7 +13,7 @@ from compaction_kit.arrow.concat.thrift import decode
 
 def write(path: Path, table: pa.Table, with_bloom: bool = False, **options: Any) -> Path:
     if with_bloom:
-        names = [name for name in table.column_names if name in ("i", "s")]
+        names = [field.name for field in table.schema if field.type in (pa.int64(), pa.string())]
         options["bloom_filter_options"] = {name: {"ndv": 10, "fpp": 0.1} for name in names}
     pq.write_table(table, path, store_schema=False, write_page_checksum=True, **options)
     return path

@@ -1,13 +1,11 @@
 """DuckDB, Spark and a comparison in Python come to the same verdict about small differences."""
 
-import datetime
 import math
 import struct
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,58 +23,10 @@ from compaction_kit.arrow.worker import Content, read_content
 from compaction_kit.storage import LocalStore
 from compaction_kit.verify import fingerprint
 from tests import handmade
+from tests.arrow.values import KINDS
 from tests.chance import examples
 
 Rows = list[tuple[Any, ...]]
-UTC = datetime.UTC
-DAYS = st.dates(datetime.date(1600, 1, 1), datetime.date(9999, 12, 31))
-TIMES = st.datetimes(datetime.datetime(1600, 1, 1), datetime.datetime(9999, 1, 1))
-# Values that hashes may take for one another come often.
-SMALL = st.sampled_from([0, 1, 2])
-FLOATS = st.sampled_from([0.0, -0.0, 1.0, math.nan, math.inf])
-SCALARS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
-    "long": (pa.int64(), SMALL | st.integers(-(2**63), 2**63 - 1)),
-    "int": (pa.int32(), SMALL),
-    "short": (pa.int16(), SMALL),
-    "byte": (pa.int8(), SMALL),
-    "double": (pa.float64(), FLOATS | st.floats()),
-    "float": (pa.float32(), FLOATS | st.floats(width=32)),
-    "boolean": (pa.bool_(), st.booleans()),
-    "string": (pa.string(), st.sampled_from(["", "\0", "a", "A", "ab"]) | st.text(max_size=4)),
-    "binary": (pa.binary(), st.sampled_from([b"", b"\0"]) | st.binary(max_size=4)),
-    "decimal": (pa.decimal128(38, 2), st.integers(-(10**30), 10**30).map(lambda n: Decimal(n) / 100)),
-    "date": (pa.date32(), DAYS),
-    "timestamp": (pa.timestamp("us", "UTC"), TIMES.map(lambda time: time.replace(tzinfo=UTC))),
-    "timestamp_ntz": (pa.timestamp("us"), TIMES),
-}
-
-
-def nested(
-    kinds: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]],
-) -> dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]:
-    """Types that hold such values: lists, maps and structs of them."""
-    found: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {}
-    for name, (kind, values) in kinds.items():
-        value = st.none() | values
-        found[f"list of {name}"] = pa.list_(pa.field("element", kind)), st.lists(value, max_size=3)
-        found[f"map to {name}"] = (
-            pa.map_(pa.string(), kind),
-            st.dictionaries(st.sampled_from(["", "k", "l"]), value, max_size=3).map(
-                lambda d: list(d.items())
-            ),
-        )
-        found[f"struct of {name}"] = (
-            pa.struct([("x", kind), ("y", kind)]),
-            st.fixed_dictionaries({"x": value, "y": value}),
-        )
-    return found
-
-
-FEW = {name: SCALARS[name] for name in ("int", "double", "string", "timestamp")}
-ONCE = nested(FEW)
-KINDS = (
-    SCALARS | ONCE | nested({name: ONCE[name] for name in sorted(ONCE) if "int" in name or "double" in name})
-)
 
 
 def identity(value: Any, kind: pa.DataType) -> Any:
@@ -95,37 +45,24 @@ def identity(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def double_one_and_drop_another(rows: Rows, at: int, other: int, column: int) -> Rows:
-    return [rows[at], *(row for i, row in enumerate(rows) if i != other)]
+def put(rows: Rows, at: int, column: int, value: Any) -> Rows:
+    """The same rows with another value in one place."""
+    return [(*row[:column], value, *row[column + 1 :]) if i == at else row for i, row in enumerate(rows)]
 
 
-def swap_two_values(rows: Rows, at: int, other: int, column: int) -> Rows:
-    found = [list(row) for row in rows]
-    found[at][column], found[other][column] = found[other][column], found[at][column]
-    return [tuple(row) for row in found]
+def swap(rows: Rows, at: int, other: int, column: int) -> Rows:
+    one, two = rows[at][column], rows[other][column]
+    return put(put(rows, at, column, two), other, column, one)
 
 
-def make_one_null(rows: Rows, at: int, other: int, column: int) -> Rows:
-    return [(*row[:column], None, *row[column + 1 :]) if i == at else row for i, row in enumerate(rows)]
-
-
-def copy_one_value(rows: Rows, at: int, other: int, column: int) -> Rows:
-    return [
-        (*row[:column], rows[other][column], *row[column + 1 :]) if i == at else row
-        for i, row in enumerate(rows)
-    ]
-
-
-def reorder(rows: Rows, at: int, other: int, column: int) -> Rows:
-    return rows[::-1]
-
-
+# What may become of rows: by the numbers of two of them, and of a column.
 CHANGES: list[Callable[[Rows, int, int, int], Rows]] = [
-    double_one_and_drop_another,
-    swap_two_values,
-    make_one_null,
-    copy_one_value,
-    reorder,
+    # One is doubled, and another one dropped.
+    lambda rows, at, other, _: [rows[at], *(row for i, row in enumerate(rows) if i != other)],
+    swap,
+    lambda rows, at, _, column: put(rows, at, column, None),
+    lambda rows, at, other, column: put(rows, at, column, rows[other][column]),
+    lambda rows, *_: rows[::-1],
 ]
 
 
@@ -225,7 +162,7 @@ def test_duckdb_tells_small_differences(
 
 @pytest.mark.spark
 @pytest.mark.long
-@examples(5, divided_by=8)
+@examples(3, divided_by=8)
 @given(pairs())
 def test_spark_tells_the_same_differences(spark: SparkSession, pair: tuple[pa.Schema, Rows, Rows]) -> None:
     schema, rows, changed = pair

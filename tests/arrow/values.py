@@ -1,0 +1,54 @@
+"""Values of many types by chance, those at the ends of each among them."""
+
+import datetime
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+# A type and its values, by a name.
+Kinds = dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]
+UTC = datetime.UTC
+DAYS = st.dates(datetime.date(1600, 1, 1), datetime.date(9999, 12, 31))
+TIMES = st.datetimes(datetime.datetime(1600, 1, 1), datetime.datetime(9999, 1, 1))
+# Values that hashes may take for one another come often.
+SMALL = st.sampled_from([0, 1, 2])
+FLOATS = st.sampled_from([0.0, -0.0, 1.0, math.nan, math.inf])
+SCALARS: Kinds = {
+    "long": (pa.int64(), SMALL | st.integers(-(2**63), 2**63 - 1)),
+    "int": (pa.int32(), SMALL),
+    "short": (pa.int16(), SMALL),
+    "byte": (pa.int8(), SMALL),
+    "double": (pa.float64(), FLOATS | st.floats()),
+    "float": (pa.float32(), FLOATS | st.floats(width=32)),
+    "boolean": (pa.bool_(), st.booleans()),
+    "string": (pa.string(), st.sampled_from(["", "\0", "a", "A", "ab"]) | st.text(max_size=4)),
+    "binary": (pa.binary(), st.sampled_from([b"", b"\0"]) | st.binary(max_size=4)),
+    "decimal": (pa.decimal128(38, 2), st.integers(-(10**30), 10**30).map(lambda n: Decimal(n) / 100)),
+    "date": (pa.date32(), DAYS),
+    "timestamp": (pa.timestamp("us", "UTC"), TIMES.map(lambda time: time.replace(tzinfo=UTC))),
+    "timestamp_ntz": (pa.timestamp("us"), TIMES),
+}
+
+
+def nested(kinds: Kinds) -> Kinds:
+    """Types that hold such values: lists, maps and structs of them."""
+    found: Kinds = {}
+    keys = st.sampled_from(["", "k", "l"])
+    for name, (kind, values) in kinds.items():
+        value = st.none() | values
+        entries = st.dictionaries(keys, value, max_size=3).map(lambda found: list(found.items()))
+        fields = st.fixed_dictionaries({"x": value, "y": value})
+        found[f"list of {name}"] = pa.list_(pa.field("element", kind)), st.lists(value, max_size=3)
+        found[f"map to {name}"] = pa.map_(pa.string(), kind), entries
+        found[f"struct of {name}"] = pa.struct([("x", kind), ("y", kind)]), fields
+    return found
+
+
+FEW = {name: SCALARS[name] for name in ("int", "double", "string", "timestamp")}
+ONCE = nested(FEW)
+KINDS = (
+    SCALARS | ONCE | nested({name: ONCE[name] for name in sorted(ONCE) if "int" in name or "double" in name})
+)
