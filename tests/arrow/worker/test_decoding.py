@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compaction_kit.arrow.worker import RewriteTask, inputs
+from compaction_kit.arrow.worker import inputs
 from compaction_kit.arrow.worker.columns import Refused
 from compaction_kit.arrow.worker.rewrite import rewrite
 from tests.arrow.worker.test_rewrite import task_of
@@ -81,9 +81,9 @@ def test_rows_of_a_million_numbers_take_little_memory(tmp_path: Path) -> None:
 
 def test_the_memory_told_is_the_workers_own(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": range(10)}), tmp_path / "0.parquet")
-    held = np.ones(2**29, np.uint8)
+    held = np.ones(2**28, np.uint8)
     _, _, peak, _ = rewritten_alone(tmp_path)
-    assert 2**24 < peak < held.nbytes / 2
+    assert 2**24 < peak < held.nbytes
 
 
 NESTED = {
@@ -97,24 +97,20 @@ NESTED = {
 def test_texts_left_in_dictionaries_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "DECODED_AT_ONCE", 1_000)
     monkeypatch.setattr(inputs, "BATCH_BYTES", 1_000)
-    tables = []
+    rows = []
     for word in "abc":
         long = word * 500
         row = {"s": long, "l": [long, None, ""], "m": [("k" * 300, long.encode())], "n": {"t": long, "i": 1}}
-        rows = [row, {"s": None, "l": None, "m": None, "n": None}, row | {"n": {"t": None, "i": 2}}] * 40
-        tables.append(pa.Table.from_pylist(rows, pa.schema(NESTED)))
+        rows.append([row, {}, row | {"n": {"t": None, "i": 2}}] * 40)
     # Another one, in which they are no longer than their dictionary, and one that lacks columns.
-    tables.append(
-        pa.Table.from_pylist([{"s": str(i), "n": {"t": "x", "i": i}} for i in range(300)], pa.schema(NESTED))
-    )
+    rows.append([{"s": str(i), "n": {"t": "x", "i": i}} for i in range(300)])
+    tables = [pa.Table.from_pylist(one, pa.schema(NESTED)) for one in rows]
     tables.append(tables[0].select(["l"]))
     # A column of one value behind them is none that is read.
     schema = tables[0].schema.append(pa.field("p", pa.string()))
-    share = task_of(tmp_path, tables, schema)._replace(constants={"p": "x"})
-    path, num_rows = rewrite(share)
+    path, _ = rewrite(task_of(tmp_path, tables, schema)._replace(constants={"p": "x"}))
     expected = pa.concat_tables(tables, promote_options="default")
     expected = expected.append_column("p", pa.array(["x"] * len(expected)))
-    assert num_rows == len(expected)
     found = pq.ParquetFile(path)
     assert found.schema_arrow.equals(schema)
     assert found.read().to_pylist() == expected.to_pylist()
@@ -125,17 +121,14 @@ def test_texts_of_unknown_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(inputs, "DECODED_AT_ONCE", 1_000)
     table = pa.table({"s": ["x" * 500] * 100})
     options = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}
-    one: RewriteTask = task_of(tmp_path, [table], **options)
     with pytest.raises(Refused, match="the texts of column s are stored without their common prefixes"):
-        rewrite(one)
+        rewrite(task_of(tmp_path, [table], **options))
     assert not list(tmp_path.glob("part-*"))
 
 
 def test_rows_of_very_different_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "DECODED_AT_ONCE", 1_000)
     monkeypatch.setattr(inputs, "MOST_BATCH_BYTES", 1 << 20)
-    table = pa.table(
-        {"l": pa.array([[7] * 500_000, *[[]] * 1_000], pa.list_(pa.field("element", pa.int64())))}
-    )
+    lists = pa.array([[7] * 500_000, *[[]] * 1_000], pa.list_(pa.field("element", pa.int64())))
     with pytest.raises(Refused, match="some of a file's rows take 3 MiB in memory"):
-        rewrite(task_of(tmp_path, [table]))
+        rewrite(task_of(tmp_path, [pa.table({"l": lists})]))
