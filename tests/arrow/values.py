@@ -27,6 +27,10 @@ SCALARS: Kinds = {
     "string": (pa.string(), st.sampled_from(["", "\0", "a", "A", "ab"]) | st.text(max_size=4)),
     "binary": (pa.binary(), st.sampled_from([b"", b"\0"]) | st.binary(max_size=4)),
     "decimal": (pa.decimal128(38, 2), st.integers(-(10**30), 10**30).map(lambda n: Decimal(n) / 100)),
+    "small decimal": (
+        pa.decimal128(9, 2),
+        st.integers(-(10**9) + 1, 10**9 - 1).map(lambda n: Decimal(n) / 100),
+    ),
     "date": (pa.date32(), DAYS),
     "timestamp": (pa.timestamp("us", "UTC"), TIMES.map(lambda time: time.replace(tzinfo=UTC))),
     "timestamp_ntz": (pa.timestamp("us"), TIMES),

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow.worker.outputs import dictionary_columns
+from tests.arrow.worker.test_rewrite import chunks_of
 
 # More than Spark's first page has, by which it chooses.
 ROWS = 25_000
@@ -51,8 +52,7 @@ def test_values_that_come_but_twice_are_found(count: int, order: str) -> None:
     rng = np.random.default_rng(count)
     for times in (2, 3, 50):
         numbers = np.arange(count) % (count // times)
-        if order != "in cycles":
-            numbers = np.sort(numbers) if order == "sorted" else rng.permutation(numbers)
+        numbers = {"in cycles": numbers, "sorted": np.sort(numbers), "mixed": rng.permutation(numbers)}[order]
         table = pa.table({"n": numbers, "s": [f"word {number}" for number in numbers]})
         assert dictionary_columns(table) == ["n", "s"]
     assert dictionary_columns(pa.table({"n": rng.permutation(count)})) == []
@@ -63,8 +63,7 @@ def test_spark_chooses_the_same(spark: SparkSession, columns: pa.Table, tmp_path
     pq.write_table(columns, tmp_path / "in.parquet")
     spark.read.parquet(str(tmp_path / "in.parquet")).coalesce(1).write.parquet(str(tmp_path / "out"))
     (file,) = (tmp_path / "out").glob("*.parquet")
-    group = pq.ParquetFile(file).metadata.row_group(0)
-    leaves = [group.column(i) for i in range(group.num_columns)]
+    (leaves,) = chunks_of(str(file))
     theirs = {leaf.path_in_schema for leaf in leaves if leaf.has_dictionary_page}
     # A dictionary of nothing but nulls is no matter.
     assert theirs - {"none"} == EXPECTED
