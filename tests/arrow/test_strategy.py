@@ -1,24 +1,36 @@
-"""Plans run by the strategy "arrow", beside what Delta itself makes of them."""
+"""Plans run by the strategy "arrow", beside what Delta itself makes of them, or refused by the log."""
 
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from compaction_kit import open_table
 from compaction_kit.arrow import strategy
+from compaction_kit.arrow.refusals import refuse_changes, refuse_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import ConflictError
 from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.delta import OptimizeTransaction
+from compaction_kit.execute.jobs import session_confs
 from tests import folders, handmade
-from tests.execute.meanwhile import changed_metadata, once_rewriting
+from tests.chance import examples
+from tests.execute.meanwhile import once_rewriting
 from tests.execute.test_optimize import assert_done_as_planned
 from tests.folders import data_files
 from tests.handmade import actions_of
-from tests.releases import DELTA, GROUPS_BY_TYPE
+from tests.releases import DELTA, GROUPS_BY_TYPE, since_delta
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -131,22 +143,113 @@ def test_what_is_removed_meanwhile_is_told_and_left_out(
     assert data_files(changed) - files == {changed / add["path"] for add in adds}
 
 
-def test_a_column_that_comes_meanwhile_is_null(spark: SparkSession, changed: Path) -> None:
-    plan = open_table(changed).plan_compaction()
-    metadata = changed_metadata(changed, columns={"more": "integer"})
-    during = once_rewriting(lambda: handmade.write_commit(changed, 5, [metadata]))
-    result = plan.run(strategy="arrow", progress=during)
-    assert (result.versions, result.verified, result.as_planned) == ((6,), True, True)
-    assert spark.read.format("delta").load(str(changed)).where("more IS NULL").count() == 1_050
-
-
 def test_a_feature_that_comes_meanwhile_is_a_conflict(changed: Path) -> None:
     plan, before = open_table(changed).plan_compaction(), data_files(changed)
     actions = [handmade.protocol(features=["typeWidening"])]
     during = once_rewriting(lambda: handmade.write_commit(changed, 5, actions))
-    told = (
-        r"^Another writer changed the table \(version 5\), .*the feature typeWidening now: make a new plan; "
-    )
-    with pytest.raises(ConflictError, match=f"{told}nothing was"):
+    told = r"^Another writer changed the table \(version 5\), .*the feature typeWidening now: .* nothing was"
+    with pytest.raises(ConflictError, match=told):
         plan.run(strategy="arrow", verify=False, progress=during)
     assert data_files(changed) == before
+
+
+NAMES = ("materializedRowIdColumnName", "materializedRowCommitVersionColumnName")
+TRACKED = {"delta.enableRowTracking": "true", **{f"delta.rowTracking.{name}": f"_{name}" for name in NAMES}}
+
+
+def two_files_in(folder: Path, **metadata: Any) -> Path:
+    adds = [handmade.add(f"{name}.parquet") for name in "ab"]
+    return handmade.write_log(folder, [handmade.metadata(**metadata), *adds])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "options", "told"),
+    [
+        ({"configuration": {"delta.columnMapping.mode": "id"}}, {}, "columns are found by their field ids"),
+        ({"columns": {"v": "variant"}}, {}, "Column v is of type variant, which pyarrow can't rewrite"),
+        ({}, {"zorder_by": "id"}, "Z-ordering needs Spark"),
+    ],
+    ids=["field ids", "variant", "Z-order"],
+)
+def test_some_tables_and_plans_are_refused(
+    tmp_path: Path, metadata: dict[str, Any], options: dict[str, Any], told: str
+) -> None:
+    plan = open_table(two_files_in(tmp_path, **metadata)).plan_compaction(**options)
+    assert told in str(refuse_table(None, plan))
+
+
+@pytest.mark.parametrize(
+    ("columns", "properties", "told"),
+    [
+        ({"id": "long", "more": "string"}, {}, None),
+        ({"id": "integer"}, {}, "the column id is of another type now"),
+        ({"id": "long"}, TRACKED, "row tracking was switched on or off"),
+        pytest.param(
+            {"id": "long"},
+            {"delta.writePartitionColumnsToParquet": "false"},
+            "data files are to be without the partition columns now",
+            marks=since_delta("4.4"),
+        ),
+    ],
+    ids=["a column more", "type", "row tracking", "partition columns"],
+)
+def test_some_changes_meanwhile_leave_no_place_for_what_was_written(
+    spark: SparkSession, tmp_path: Path, columns: dict[str, str], properties: dict[str, str], told: str | None
+) -> None:
+    table = two_files_in(tmp_path)
+    handmade.write_commit(table, 1, [handmade.metadata(columns, configuration=properties)])
+    log = open_table(table).log
+    assert refuse_changes(spark, log.snapshot(0), log.snapshot(1)) == told
+
+
+# The values of the two files of a partition: few, so that files of several are smaller with a dictionary.
+Files = Sequence[Sequence[float | None]]
+INF, NAN = math.inf, math.nan
+SPECIAL = [[-0.0], [-0.0]], [[0.0], [0.0]], [[0.0], [-0.0]], [[NAN], [1.5]], [[INF], [-INF]]
+PREDICATES = [
+    f"{column} {operator} CAST('{value}' AS {kind})"
+    for value in ("0.0", "-0.0", "1.5", "Infinity", "-Infinity", "NaN")
+    for operator in ("=", "<>", "<", "<=", ">", ">=", "<=>")
+    for column, kind in {"d": "DOUBLE", "f": "FLOAT", "s.x": "DOUBLE", "s.y": "FLOAT"}.items()
+]
+HARD = [
+    *(text for text in PREDICATES if "0.0'" in text and (" = " in text or re.match("d .?= ", text))),
+    *(text for text in PREDICATES if "NaN'" in text and ">= " in text),
+]
+FILE = st.lists(st.sampled_from([-0.0, 0.0, 1.5, -1.5, INF, -INF, NAN, None]), min_size=1, max_size=3)
+
+
+def answers(spark: SparkSession, folder: Path, predicates: Sequence[str]) -> Counter[Any]:
+    """How many rows of each partition each predicate finds; one Spark job, filters are pushed down."""
+    table = spark.read.format("delta").load(str(folder))
+    found = [table.where(text).select(sf.lit(text).alias("text"), "p") for text in predicates]
+    return Counter(map(tuple, reduce(DataFrame.union, found).collect()))
+
+
+@pytest.mark.long
+@pytest.mark.nightly
+@example(SPECIAL, HARD)
+@given(
+    st.lists(st.tuples(FILE, FILE), min_size=8, max_size=12),
+    st.lists(st.sampled_from(PREDICATES), min_size=6, max_size=6, unique=True),
+)
+@examples(by_day=0, divided_by=20)
+def test_predicates_over_zeros_and_nan_find_the_same_rows(
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    partitions: Sequence[Files],
+    predicates: Sequence[str],
+) -> None:
+    """Where row groups are copied, concat/test_readers.py asks the same of zeros."""
+    folder = tmp_path_factory.mktemp("zeros") / "table"
+    kinds = "p INT, d DOUBLE, f FLOAT, s STRUCT<x: DOUBLE, y: FLOAT>, l ARRAY<DOUBLE>"
+    for files in zip(*partitions, strict=True):
+        rows = [(p, one, one, (one, one), [one]) for p, values in enumerate(files) for one in values]
+        writer = spark.createDataFrame(rows, kinds).coalesce(1).write.format("delta").mode("append")
+        # By a dictionary Spark would miss zeros of the other sign before the run too.
+        with session_confs(spark, {"parquet.enable.dictionary": "false"}):
+            writer.partitionBy("p").save(str(folder))
+    before = answers(spark, folder, predicates)
+    result = open_table(folder, spark).plan_compaction().run(strategy="arrow")
+    assert result.num_files_added == len(partitions)
+    assert answers(spark, folder, predicates) == before
