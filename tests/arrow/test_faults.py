@@ -20,6 +20,7 @@ from compaction_kit.arrow import job
 from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
+    CompactionKitError,
     ConflictError,
     RunCancelled,
     RunFailedError,
@@ -30,6 +31,7 @@ from tests import deltas_view, folders, handmade
 from tests.execute.meanwhile import once
 from tests.folders import data_files
 from tests.rows import on_disk
+from tests.stores import SECRET_KEY, Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -245,3 +247,50 @@ def test_a_table_made_anew_at_the_same_version_is_refused(changed: Path) -> None
         with pytest.raises(StalePlanError, match=told):
             plan.run(strategy=strategy)
     assert folders.listing(changed) == before
+
+
+@pytest.fixture
+def on_store(on_s3: Server, shaped: Path, tmp_path: Path) -> str:
+    """A copy of `shaped` on S3, at version 4."""
+    uri = on_s3.upload(shaped, tmp_path.name)
+    on_s3.requests.clear()
+    return uri
+
+
+def data_of(s3: Server, table: str) -> set[str]:
+    """All objects of a table but its log's."""
+    return {name for name in s3.names(table.rpartition("/")[2]) if not name.startswith("_delta_log/")}
+
+
+def test_outputs_of_tries_that_lost_are_swept_after_a_success(
+    spark: SparkSession, on_s3: Server, on_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(*args: Any) -> Iterator[tuple[Any, ...]]:
+        list(rewrite_bins(*args))
+        return rewrite_bins(*args)
+
+    monkeypatch.setattr(job, "rewrite_bins", twice)
+    before = data_of(on_s3, on_store)
+    result = open_table(on_store, spark).plan_compaction().run(strategy="arrow")
+    # DuckDB has read them.
+    assert (result.as_planned, result.verified, result.proof_reason) == (True, True, "")
+    written = {one.path for one in on_s3.requests if one.method == "PUT" and "/part-" in one.path}
+    assert len(written) == 6
+    assert data_of(on_s3, on_store) == before | folders.live(on_store)
+    # Files stay in the folders of their partitions.
+    assert len({name.rpartition("/")[0] for name in folders.live(on_store)}) == 3
+
+
+def test_a_store_without_write_permission_is_as_it_was(
+    spark: SparkSession, on_s3: Server, on_store: str
+) -> None:
+    """What can't be read is told likewise: see worker/test_files.py."""
+    before = on_s3.names(on_store.rpartition("/")[2])
+    plan = open_table(on_store, spark).plan_compaction()
+    denied = (403, "AccessDenied")
+    on_s3.fault = lambda method, path: denied if method == "PUT" and "/part-" in path else None
+    with pytest.raises(CompactionKitError, match="get write permission") as caught:
+        plan.run(strategy="arrow")
+    assert SECRET_KEY not in str(caught.value)
+    on_s3.fault = None
+    assert on_s3.names(on_store.rpartition("/")[2]) == before
