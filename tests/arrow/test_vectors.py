@@ -35,7 +35,8 @@ COLUMNS: dict[str, Any] = {
     ),
     "p": "string",
 }
-KINDS = ["inline", "inline", "stored", "stored", "prefix", "absolute"]
+# Where in the table's folder, and the kind of path.
+PLACES = {"stored": ("", "u"), "prefix": ("ab", "u"), "absolute": ("", "p")}
 
 
 def rows_from(start: int, count: int, rng: np.random.Generator) -> pa.Table:
@@ -82,6 +83,15 @@ def bitmap_of(rows: Sequence[int], rng: np.random.Generator) -> tuple[bytes, int
     return bitmap.serialize(), len(rows)
 
 
+def vector_of(folder: Path, rows: Sequence[int], rng: np.random.Generator) -> Action:
+    """A deletion vector of any kind; in a file it may follow another one."""
+    kind = str(rng.choice(["inline", "inline", "stored", *PLACES]))
+    if kind == "inline":
+        return handmade.inline_bitmap(*bitmap_of(rows, rng))
+    others = [bitmap_of([1], rng)] * int(rng.integers(0, 2))
+    return handmade.stored_vectors(folder, [*others, bitmap_of(rows, rng)], *PLACES[kind])[-1]
+
+
 def nulls_of(rows: pa.Table) -> dict[str, Any]:
     """Numbers of nulls as stats have them; not for lists."""
     flat = {"day": pc.sum(pc.is_null(pc.struct_field(rows["st"], "day"))).as_py()}
@@ -108,15 +118,7 @@ def marked_table(folder: Path, seed: int, most: int) -> pa.Table:
             some = rng.choice(np.arange(20_000, count), 25_000, replace=False).tolist()
             deleted = sorted({*range(10_000), *some})
         if deleted:
-            bitmap = bitmap_of(deleted, rng)
-            match str(rng.choice(KINDS)):
-                case "inline":
-                    vector = handmade.inline_bitmap(*bitmap)
-                case kind:
-                    others = [bitmap_of([1], rng)] * int(rng.integers(0, 2))
-                    where = {"prefix": ("ab", "u"), "absolute": ("", "p")}.get(kind, ("", "u"))
-                    *_, vector = handmade.stored_vectors(folder, [*others, bitmap], *where)
-            action["add"]["deletionVector"] = vector
+            action["add"]["deletionVector"] = vector_of(folder, deleted, rng)
         stats = {"numRecords": count, "nullCount": nulls_of(rows), "tightBounds": not deleted}
         action["add"]["stats"] = json.dumps(stats)
         adds.append(action)
