@@ -130,12 +130,3 @@ def test_comparable_values_have_bounds(kind: str, values: list[Any], bounds: tup
     if bounds:
         expected |= {"minValues": {"c": bounds[0]}, "maxValues": {"c": bounds[1]}}
     assert json.loads(merge_stats(texts, [(("c",), kind)]).of(len(values), {})) == expected
-
-
-def test_columns_go_by_their_physical_names_without_those_of_partitions() -> None:
-    field = {"name": "a", "type": "long", "metadata": {"delta.columnMapping.physicalName": "col-1"}}
-    schema = struct_of({"n": {"type": "struct", "fields": [field]}, "p": "date"})
-    schema["fields"].insert(0, field)
-    for mode, name in (("name", "col-1"), ("none", "a")):
-        leaves = data_leaves(Metadata("id", schema, ("p",), {"delta.columnMapping.mode": mode}))
-        assert leaves == [((name,), "long"), (("n", name), "long")]
