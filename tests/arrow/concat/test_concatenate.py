@@ -9,7 +9,6 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.parquet.encryption as pe
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from compaction_kit.arrow.concat import CannotConcatenate, concatenate, copying
 from tests.arrow import values
 from tests.arrow.concat.parquet import check_places, concatenated, footer_of, read, row_groups, write
+from tests.chance import examples
 
 # NaN equals no NaN.
 KINDS = {name: kind for name, kind in values.KINDS.items() if "float" not in name and "double" not in name}
@@ -39,19 +39,14 @@ OPTIONS = st.fixed_dictionaries(
 
 @st.composite
 def parts(draw: st.DrawFn) -> list[tuple[pa.Table, dict[str, Any]]]:
-    """Tables of the same columns, and how to write each; a third of the rows is often null."""
-    names = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=4, unique=True))
-    schema = pa.schema([(name, KINDS[name][0]) for name in names])
-    row = st.tuples(*(st.none() | KINDS[name][1] | KINDS[name][1] for name in names))
-    tables = []
-    for _ in range(draw(st.integers(1, 4))):
-        rows = draw(st.lists(row, max_size=8)) * draw(st.sampled_from([1, 1, 5]))
-        columns = [pa.array([one[i] for one in rows], KINDS[name][0]) for i, name in enumerate(names)]
-        tables.append((pa.Table.from_arrays(columns, schema=schema), draw(OPTIONS)))
-    return tables
+    """Tables of the same columns, and how to write each."""
+    schema, row = draw(values.some_columns(KINDS))
+    many = st.tuples(st.lists(row, max_size=8), st.sampled_from([1, 1, 5])).map(lambda one: one[0] * one[1])
+    table = many.map(lambda rows: pa.Table.from_pylist(rows, schema))
+    return draw(st.lists(st.tuples(table, OPTIONS), min_size=1, max_size=4))
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(written=parts(), places=st.lists(st.integers(0, 4), max_size=2))
 def test_the_rows_are_those_of_the_parts_in_their_order(
     tmp_path_factory: pytest.TempPathFactory,
@@ -74,13 +69,6 @@ def test_the_rows_are_those_of_the_parts_in_their_order(
     again = concatenated([output, paths[0], output], folder / "again")
     assert read(again).equals(pa.concat_tables([*tables, tables[0], *tables]))
     check_places([output, paths[0], output], again)
-
-
-@pytest.mark.parametrize("with_index", [False, True])
-def test_a_part_alone_comes_out_byte_by_byte(tmp_path: Path, with_index: bool) -> None:
-    table = pa.table({"i": range(1_000), "s": [str(i) for i in range(1_000)]})
-    path = write(tmp_path / "part", table, row_group_size=300, write_page_index=with_index)
-    assert concatenated([path], tmp_path / "output").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -201,33 +189,3 @@ def test_files_of_later_formats_are_refused(tmp_path: Path) -> None:
     path.write_bytes(data[:-9] + b"\x58\0\0" + length.to_bytes(4, "little") + b"PAR1")
     with pytest.raises(CannotConcatenate, match="field 12 in its FileMetaData"):
         concatenated([path], tmp_path / "output")
-
-
-class Keys(pe.KmsClient):
-    """Keys that hide nothing."""
-
-    def wrap_key(self, key: bytes, name: str) -> bytes:
-        return key
-
-
-@pytest.mark.parametrize("plaintext_footer", [False, True])
-def test_encrypted_files_are_refused(tmp_path: Path, plaintext_footer: bool) -> None:
-    config = pe.EncryptionConfiguration(
-        footer_key="f", column_keys={"k": ["i"]}, plaintext_footer=plaintext_footer, double_wrapping=False
-    )
-    table = pa.table({"i": [1], "j": [1]})
-    properties = pe.CryptoFactory(lambda _: Keys()).file_encryption_properties(
-        pe.KmsConnectionConfig(), config
-    )
-    with pq.ParquetWriter(tmp_path / "part", table.schema, encryption_properties=properties) as writer:
-        writer.write_table(table)
-    with pytest.raises(CannotConcatenate, match="encrypted"):
-        concatenate([str(tmp_path / "part")], str(tmp_path / "output"), {})
-
-
-def test_a_footer_of_other_files_columns_is_refused(tmp_path: Path) -> None:
-    metadata = pq.read_metadata(write(tmp_path / "part", pa.table({"i": [1]})))
-    metadata.set_file_path("part")
-    metadata.write_metadata_file(tmp_path / "_metadata")
-    with pytest.raises(CannotConcatenate, match="in other files"):
-        concatenate([str(tmp_path / "_metadata")], str(tmp_path / "output"), {})

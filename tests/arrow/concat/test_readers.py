@@ -55,7 +55,6 @@ def test_the_rust_reader_skips_pages(tmp_path: Path) -> None:
     action = handmade.add(path.name, path.stat().st_size, records=len(table))
     handmade.write_log(path.parent, [handmade.metadata(columns), action])  # type: ignore[arg-type]
     query = QueryBuilder().register("t", DeltaTable(str(path.parent)))
-
     for where, mask in FILTERS.items():
         found = query.execute(f"SELECT i, s, l FROM t WHERE {where} ORDER BY i").read_all()
         # By a reader that knows no page index, of rows that no file holds.
@@ -86,7 +85,7 @@ OPTIONS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
     """Files by Spark of some thousand rows, one of few and one of none, and what they are together."""
-    folder, paths = tmp_path_factory.mktemp("of spark"), []
+    folder, paths = tmp_path_factory.mktemp("of spark"), list[Path]()
     for number, (start, stop) in enumerate([(0, 5_000), (5_000, 5_000), (9_000, 9_010), (20_000, 24_000)]):
         part = folder / str(number)
         spark.sql(QUERY.format(start, stop)).write.options(**OPTIONS).parquet(str(part))
@@ -96,7 +95,9 @@ def of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> t
 
 
 @pytest.mark.spark
-def test_files_by_spark_are_read_by_all(spark: SparkSession, of_spark: tuple[list[Path], Path]) -> None:
+def test_files_by_spark_are_read_by_all(
+    spark: SparkSession, of_spark: tuple[list[Path], Path], confs: SetConf
+) -> None:
     paths, output = of_spark
     check_places(paths, output)
     assert read(output).equals(pa.concat_tables([read(path) for path in paths]))
@@ -107,8 +108,12 @@ def test_files_by_spark_are_read_by_all(spark: SparkSession, of_spark: tuple[lis
     parts = spark.read.parquet(*map(str, paths))
     assert found.dtypes == parts.dtypes
     assert found.orderBy("id").collect() == parts.orderBy("id").collect()
-    # Deletion vectors go by the numbers of rows.
-    numbers = found.select("id", "_metadata.row_index").collect()
+    # Deletion vectors go by the numbers of rows. Each is in one of the splits.
+    confs("spark.sql.files.maxPartitionBytes", "50000")
+    confs("spark.sql.files.openCostInBytes", "0")
+    rows = found.select("id", "_metadata.row_index")
+    assert rows.rdd.getNumPartitions() > 4
+    numbers = rows.collect()
     ids = read(output)["id"].to_pylist()
     assert sorted(row["row_index"] for row in numbers) == list(range(len(ids)))
     assert all(ids[row["row_index"]] == row["id"] for row in numbers)
@@ -143,15 +148,3 @@ def test_filters_go_by_the_dictionary_of_each_row_group(spark: SparkSession, tmp
     found = filtered(spark.read.parquet(str(output)), filters, "id")
     assert found == filtered(spark.read.parquet(*map(str, paths)), filters, "id")
     assert {row["where"] for row in found} == set(filters)
-
-
-@pytest.mark.spark
-def test_each_row_is_in_one_split(
-    spark: SparkSession, of_spark: tuple[list[Path], Path], confs: SetConf
-) -> None:
-    _, output = of_spark
-    confs("spark.sql.files.maxPartitionBytes", "50000")
-    confs("spark.sql.files.openCostInBytes", "0")
-    found = spark.read.parquet(str(output)).select("id")
-    assert found.rdd.getNumPartitions() > 4
-    assert sorted(row["id"] for row in found.collect()) == sorted(read(output)["id"].to_pylist())
