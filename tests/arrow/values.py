@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 # A type and its values, by a name.
 Kinds = dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]
+Row = dict[str, Any]
 UTC = datetime.UTC
 DAYS = st.dates(datetime.date(1600, 1, 1), datetime.date(9999, 12, 31))
 TIMES = st.datetimes(datetime.datetime(1600, 1, 1), datetime.datetime(9999, 1, 1))
@@ -56,3 +57,11 @@ ONCE = nested(FEW)
 KINDS = (
     SCALARS | ONCE | nested({name: ONCE[name] for name in sorted(ONCE) if "int" in name or "double" in name})
 )
+
+
+@st.composite
+def some_columns(draw: st.DrawFn, kinds: Kinds = KINDS) -> tuple[pa.Schema, st.SearchStrategy[Row]]:
+    """Some columns, and rows of them; now and then a value is null."""
+    names = draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, max_size=4, unique=True))
+    row = st.fixed_dictionaries({name: st.none() | kinds[name][1] for name in names})
+    return pa.schema([(name, kinds[name][0]) for name in names]), row

@@ -23,10 +23,8 @@ from compaction_kit.arrow.worker import Content, read_content
 from compaction_kit.storage import LocalStore
 from compaction_kit.verify import fingerprint
 from tests import handmade
-from tests.arrow.values import KINDS
+from tests.arrow.values import Row, some_columns
 from tests.chance import examples
-
-Rows = list[tuple[Any, ...]]
 
 
 def identity(value: Any, kind: pa.DataType) -> Any:
@@ -45,20 +43,20 @@ def identity(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def put(rows: Rows, at: int, column: int, value: Any) -> Rows:
+def put(rows: list[Row], at: int, column: str, value: Any) -> list[Row]:
     """The same rows with another value in one place."""
-    return [(*row[:column], value, *row[column + 1 :]) if i == at else row for i, row in enumerate(rows)]
+    return [*rows[:at], rows[at] | {column: value}, *rows[at + 1 :]]
 
 
-def swap(rows: Rows, at: int, other: int, column: int) -> Rows:
+def swap(rows: list[Row], at: int, other: int, column: str) -> list[Row]:
     one, two = rows[at][column], rows[other][column]
     return put(put(rows, at, column, two), other, column, one)
 
 
-# What may become of rows: by the numbers of two of them, and of a column.
-CHANGES: list[Callable[[Rows, int, int, int], Rows]] = [
+# What may become of rows: by the numbers of two of them, and a column.
+CHANGES: list[Callable[[list[Row], int, int, str], list[Row]]] = [
     # One is doubled, and another one dropped.
-    lambda rows, at, other, _: [rows[at], *(row for i, row in enumerate(rows) if i != other)],
+    lambda rows, at, other, _: [rows[at], *rows[:other], *rows[other + 1 :]],
     swap,
     lambda rows, at, _, column: put(rows, at, column, None),
     lambda rows, at, other, column: put(rows, at, column, rows[other][column]),
@@ -67,19 +65,17 @@ CHANGES: list[Callable[[Rows, int, int, int], Rows]] = [
 
 
 @st.composite
-def pairs(draw: st.DrawFn) -> tuple[pa.Schema, Rows, Rows]:
+def pairs(draw: st.DrawFn) -> tuple[pa.Schema, list[Row], list[Row]]:
     """Columns, some rows, and the same with a small change or none."""
-    names = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3, unique=True))
-    schema = pa.schema([(f"the {name}", KINDS[name][0]) for name in names])
-    rows = draw(st.lists(st.tuples(*(st.none() | KINDS[name][1] for name in names)), min_size=1, max_size=6))
-    position = st.integers(0, len(rows) - 1)
+    schema, row = draw(some_columns())
+    rows = draw(st.lists(row, min_size=1, max_size=6))
+    position, column = st.integers(0, len(rows) - 1), st.sampled_from(schema.names)
     change = draw(st.sampled_from(CHANGES))
-    return schema, rows, change(rows, draw(position), draw(position), draw(st.integers(0, len(names) - 1)))
+    return schema, rows, change(rows, draw(position), draw(position), draw(column))
 
 
-def write(path: Path, schema: pa.Schema, rows: Rows, **options: Any) -> Path:
-    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
-    pq.write_table(pa.table(columns, schema=schema), path, **options)
+def write(path: Path, schema: pa.Schema, rows: list[Row], **options: Any) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows, schema), path, **options)
     return path
 
 
@@ -93,21 +89,17 @@ def by_duckdb(schema: pa.Schema, *sides: list[Path]) -> list[Content]:
     return [Content(*content) for content in found]
 
 
-@pytest.mark.parametrize("kind", ["inline", "stored"])
-def test_deleted_rows_alone_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_deleted_rows_alone_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of two files that are read together, of which one has no vector."""
     schema = pa.schema([("row", pa.int64()), ("path", pa.string())])
-    rows = [(i, f"text {i}") for i in range(5_000)]
+    rows = [{"row": i, "path": f"text {i}"} for i in range(5_000)]
     deleted = [0, 7, 2_047, 2_048, 4_999]
-    bitmap = BitMap64(deleted).serialize(), len(deleted)
-    found = handmade.inline_bitmap(*bitmap)
-    if kind == "stored":
-        (found,) = handmade.stored_vectors(tmp_path, [bitmap])
+    (found,) = handmade.stored_vectors(tmp_path, [(BitMap64(deleted).serialize(), len(deleted))])
     vector = found_vector(found, LocalStore(str(tmp_path)))
     assert vector is not None
     whole = write(tmp_path / "whole.parquet", schema, rows, row_group_size=1_000)
     other = write(tmp_path / "other.parquet", schema, rows[:10])
-    live = write(tmp_path / "live.parquet", schema, [row for row in rows if row[0] not in deleted])
+    live = write(tmp_path / "live.parquet", schema, [row for row in rows if row["row"] not in deleted])
 
     def read(*files: tuple[Path, object]) -> Content:
         chunk = 0, [(0, str(path), path.stat().st_size, one) for path, one in files]
@@ -147,13 +139,11 @@ def test_long_lists_are_left_to_spark(num_rows: int, length: int, is_read: bool,
 @examples(30)
 @given(pairs(), st.booleans(), st.booleans())
 def test_duckdb_tells_small_differences(
-    pair: tuple[pa.Schema, Rows, Rows], int96: bool, is_plain: bool
+    pair: tuple[pa.Schema, list[Row], list[Row]], int96: bool, is_plain: bool
 ) -> None:
     schema, rows, changed = pair
-    kinds = schema.types
-    expected, found = (
-        Counter(tuple(map(identity, row, kinds)) for row in content) for content in (rows, changed)
-    )
+    kind = pa.struct(schema)
+    expected, found = (Counter(identity(row, kind) for row in content) for content in (rows, changed))
     with tempfile.TemporaryDirectory() as folder:
         one = write(Path(folder) / "a", schema, rows, use_deprecated_int96_timestamps=int96)
         other = write(Path(folder) / "b", schema, changed, use_dictionary=not is_plain)
@@ -164,7 +154,9 @@ def test_duckdb_tells_small_differences(
 @pytest.mark.long
 @examples(3, divided_by=8)
 @given(pairs())
-def test_spark_tells_the_same_differences(spark: SparkSession, pair: tuple[pa.Schema, Rows, Rows]) -> None:
+def test_spark_tells_the_same_differences(
+    spark: SparkSession, pair: tuple[pa.Schema, list[Row], list[Row]]
+) -> None:
     schema, rows, changed = pair
     with tempfile.TemporaryDirectory() as folder:
         paths = [write(Path(folder) / f"{n}.parquet", schema, side) for n, side in enumerate((rows, changed))]

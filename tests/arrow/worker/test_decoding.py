@@ -1,6 +1,5 @@
 """Files of a few kilobytes whose rows are gigabytes, rewritten in little memory."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +43,9 @@ def repeated(texts: pa.Array, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.arange(count, dtype=np.int32) % len(texts)), texts)
 
 
-@pytest.mark.parametrize(("length", "nested"), [(20_000, False), (50_000, True)])
+@pytest.mark.parametrize(
+    ("length", "nested"), [(20_000, False), pytest.param(50_000, True, marks=pytest.mark.nightly)]
+)
 def test_long_texts_that_repeat_take_little_memory(tmp_path: Path, length: int, nested: bool) -> None:
     for i in range(4):
         values: pa.Array = repeated(pa.array([str(i) * length]), 60_000)
@@ -63,22 +64,6 @@ def test_long_texts_that_repeat_take_little_memory(tmp_path: Path, length: int, 
 
 
 @pytest.mark.nightly
-def test_rows_of_a_million_numbers_take_little_memory(tmp_path: Path) -> None:
-    """240 of them are 0.9 GiB, or 1.8 with their levels."""
-    row = pa.array(np.repeat(np.arange(10, dtype=np.int32), 100_000))
-    rows = pa.ListArray.from_arrays(pa.array([0, len(row)], pa.int32()), row)
-    table = pa.table({"a": pa.chunked_array([rows] * 20)})
-    with pq.ParquetWriter(tmp_path / "0.parquet", table.schema) as writer:
-        for _ in range(3):
-            writer.write_table(table)
-    for i in range(1, 4):
-        shutil.copy(tmp_path / "0.parquet", tmp_path / f"{i}.parquet")
-    count, _, peak, path = rewritten_alone(tmp_path)
-    assert (count, peak < MOST) == (240, True)
-    (batch, *_) = pq.ParquetFile(path).iter_batches(1)
-    assert batch["a"][0].values.equals(row)
-
-
 def test_the_memory_told_is_the_workers_own(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": range(10)}), tmp_path / "0.parquet")
     held = np.ones(2**28, np.uint8)

@@ -5,7 +5,6 @@ import time
 import uuid
 from collections import Counter
 from pathlib import Path
-from threading import Lock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,26 +79,6 @@ def test_large_objects_are_read_in_groups(
     assert rows_of(s3, done).slice(0, 300_000).equals(large)
 
 
-def test_requests_are_bounded(s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_REQUESTS", 3)
-    one = stored(s3, task_of(tmp_path, [MIXED.slice(i, 1) for i in range(12)]))
-    lock, live, seen = Lock(), 0, 0
-
-    def slow(method: str, path: str) -> None:
-        nonlocal live, seen
-        with lock:
-            live += 1
-            seen = max(seen, live)
-        time.sleep(0.05)
-        with lock:
-            live -= 1
-
-    s3.fault = slow
-    (done,) = results_of(s3, one)
-    assert rows_of(s3, done).equals(MIXED.slice(0, 12))
-    assert 2 <= seen <= 3
-
-
 def test_a_store_that_is_slow_or_drops_connections_is_asked_again(s3: Server, tmp_path: Path) -> None:
     faults: list[tuple[int, str] | str] = [(503, "SlowDown"), (500, "InternalError"), ""]
     # At once, for it takes a while until each is asked again.
@@ -152,15 +131,6 @@ def test_what_cannot_be_read_or_written_is_one_sentence(
     assert "\n" not in told
     assert SECRET_KEY not in told
     assert outputs_in(s3, one) == set()
-
-
-@pytest.mark.nightly  # Before each try it waits twice as long.
-def test_a_busy_store_is_asked_again(s3: Server, tmp_path: Path) -> None:
-    one = stored(s3, task_of(tmp_path, [MIXED] * 2))
-    busy = iter([(503, "SlowDown")] * 4)
-    s3.fault = lambda method, path: next(busy, None) if path.endswith(".parquet") else None
-    (done,) = results_of(s3, one)
-    assert (done.failure, done.num_rows, next(busy, None)) == (None, 2_000, None)
 
 
 def test_without_its_mark_a_run_is_over_and_its_tasks_leave_nothing(s3: Server, tmp_path: Path) -> None:

@@ -1,28 +1,31 @@
-"""Shares of bins rewritten, without Spark."""
+"""Shares of bins rewritten, without Spark but for the choice of columns with a dictionary."""
 
 import datetime
+import random
 import subprocess
 import sys
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, files, inputs, outputs, rewrite_bins
 from compaction_kit.arrow.worker import rewrite as rewriting
 from compaction_kit.arrow.worker.checksums import write_checksums
 from compaction_kit.arrow.worker.columns import Columns, Refused
+from compaction_kit.arrow.worker.outputs import dictionary_columns
 from compaction_kit.arrow.worker.rewrite import rewrite
-from tests.arrow.values import KINDS, SCALARS
+from tests.arrow.values import SCALARS, some_columns
 
 UTC = datetime.UTC
 
@@ -60,12 +63,11 @@ def chunks_of(path: str) -> list[list[pq.ColumnChunkMetaData]]:
     ]
 
 
-@given(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=4, unique=True), st.data())
+@given(st.data())
 def test_values_of_every_type_come_out_as_they_went_in(
-    tmp_path_factory: pytest.TempPathFactory, names: list[str], data: st.DataObject
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    schema = pa.schema([(name, KINDS[name][0]) for name in names])
-    row = st.fixed_dictionaries({name: st.none() | KINDS[name][1] for name in names})
+    schema, row = data.draw(some_columns())
     tables = [pa.Table.from_pylist(data.draw(st.lists(row, max_size=4)), schema) for _ in range(2)]
     path, _ = rewrite(task_of(tmp_path_factory.mktemp("types"), tables))
     found = pq.read_table(path, partitioning=None)
@@ -131,29 +133,31 @@ def test_the_codec_is_that_of_the_files(tmp_path: Path, codec: str) -> None:
     assert path.endswith(f".c000{suffixes.get(codec, '.' + codec)}.parquet")
 
 
-def test_a_codec_that_spark_lacks_is_refused(tmp_path: Path) -> None:
-    share = task_of(tmp_path, [pa.table({"a": [1]})] * 2)
-    pq.write_table(pa.table({"a": [1]}), share.inputs[1][0], compression="brotli")
-    with pytest.raises(Refused, match="a file is compressed with BROTLI, which pyarrow or Spark lacks"):
-        rewrite(share)
+ONE = pa.table({"a": [1]})
+with_key = ONE.replace_schema_metadata
+REFUSED = {
+    "has int32 where the table has int64": ONE.cast(pa.schema([("a", pa.int32())])),
+    "has string where the table has int64": pa.table({"a": ["x"]}),
+    "has timestamp[us] where the table has int64": ONE.cast(pa.schema([("a", pa.timestamp("us"))])),
+    # Spark takes it for the same, or can't read the file, and here it would come out as null.
+    "a file has the column A where the table has a": pa.table({"A": [1]}),
+    "old calendar (org.apache.spark.legacyDateTime)": with_key({"org.apache.spark.legacyDateTime": ""}),
+    "old calendar (org.apache.spark.legacyINT96)": with_key({"org.apache.spark.legacyINT96": ""}),
+    "old calendar (Spark 2.4.8)": with_key({"org.apache.spark.version": "2.4.8"}),
+    "a file is compressed with BROTLI, which pyarrow or Spark lacks": ONE,
+}
 
 
-@pytest.mark.parametrize(
-    ("names", "wanted", "told"),
-    [
-        (["a"], pa.int32(), "has int64 where the table has int32"),
-        (["a"], pa.string(), "has int64 where the table has string"),
-        (["a"], pa.timestamp("us", "UTC"), "has int64 where the table has timestamp"),
-        # Spark takes it for the same, or can't read the file, and here it would come out as null.
-        (["A"], pa.int64(), "a file has the column A where the table has a"),
-        (["a", "A"], pa.int64(), "a file has the column A where the table has a"),
-    ],
-    ids=str,
-)
-def test_other_columns_are_refused(tmp_path: Path, names: list[str], wanted: pa.DataType, told: str) -> None:
-    with pytest.raises(Refused, match=told):
-        rewrite(task_of(tmp_path, [pa.table([[1]] * len(names), names)], pa.schema([("a", wanted)])))
-    assert not list(tmp_path.glob("part-*"))
+@pytest.mark.parametrize("told", REFUSED)
+def test_what_is_refused_leaves_nothing_and_the_next_bin_is_done(tmp_path: Path, told: str) -> None:
+    options = {"compression": "brotli"} if "BROTLI" in told else {}
+    odd = task_of(tmp_path / "odd", [REFUSED[told]], ONE.schema, **options)
+    refused, done = results_of(odd, task_of(tmp_path / "next", [ONE])._replace(number=1))
+    assert (refused.number, refused.path, refused.failure) == (0, "", None)
+    assert told in str(refused.refusal)
+    assert (done.number, done.num_rows, done.refusal) == (1, 1, None)
+    assert Path(done.path).stat().st_size == done.size_bytes
+    assert not list((tmp_path / "odd").glob("part-*"))
 
 
 def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,25 +171,6 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
     batches = list(reader.tables([(path, 5 << 20)]))
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "told"),
-    [
-        ("org.apache.spark.legacyDateTime", "", "org.apache.spark.legacyDateTime"),
-        ("org.apache.spark.legacyINT96", "", "org.apache.spark.legacyINT96"),
-        ("org.apache.spark.version", "2.4.8", "Spark 2.4.8"),
-    ],
-)
-def test_old_dates_are_refused_and_the_next_bin_done(tmp_path: Path, key: str, value: str, told: str) -> None:
-    old = pa.table({"a": [1]}).replace_schema_metadata({key: value})
-    legacy, sound = task_of(tmp_path / "old", [old]), task_of(tmp_path / "new", [pa.table({"a": [1]})])
-    refused, done = results_of(legacy, sound._replace(number=1))
-    assert (refused.number, refused.path, refused.failure) == (0, "", None)
-    assert f"dates of the old calendar ({told})" in str(refused.refusal)
-    assert (done.number, done.num_rows, done.refusal) == (1, 1, None)
-    assert Path(done.path).stat().st_size == done.size_bytes
-    assert not list((tmp_path / "old").glob("part-*"))
 
 
 def test_large_files_are_read_in_pieces_to_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,15 +212,6 @@ def test_a_column_of_one_value_is_written_for_all_files(
     found = pq.read_table(path, partitioning=None)
     assert found.schema.equals(schema)
     assert str(found.to_pylist()) == str(expected.to_pylist())
-
-
-def test_two_tries_of_a_share_never_write_to_one_file(tmp_path: Path) -> None:
-    one = task_of(tmp_path, [pa.table({"i": range(3)})] * 2)
-    with ThreadPoolExecutor(2) as pool:
-        (first,), (second,) = pool.map(results_of, [one, one])
-    assert first.path != second.path
-    assert Path(first.path).read_bytes() == Path(second.path).read_bytes()
-    assert pq.read_table(first.path).num_rows == first.num_rows == 6
 
 
 def joined(share: RewriteTask, parts: list[RewriteOutput]) -> RewriteOutput:
@@ -313,9 +289,51 @@ def test_columns_with_late_zeros_have_no_dictionary(tmp_path: Path, monkeypatch:
     assert len(list(tmp_path.glob("part-*"))) == 1
 
 
-def test_files_without_rows_make_one_without_rows(tmp_path: Path) -> None:
-    path, num_rows = rewrite(task_of(tmp_path, [pa.table({"a": pa.array([], pa.int64())})] * 2))
-    assert (num_rows, pq.read_table(path).num_rows) == (0, 0)
+# More than Spark's first page has, by which it chooses.
+ROWS = 25_000
+
+
+@pytest.mark.parametrize("count", [255, 256, 300, 1_875, 5_000, 20_000])
+@pytest.mark.parametrize("order", ["in cycles", "sorted", "mixed"])
+def test_values_that_come_but_twice_are_found(count: int, order: str) -> None:
+    rng = np.random.default_rng(count)
+    for times in (2, 3, 50):
+        numbers = np.arange(count) % (count // times)
+        numbers = {"in cycles": numbers, "sorted": np.sort(numbers), "mixed": rng.permutation(numbers)}[order]
+        table = pa.table({"n": numbers, "s": [f"word {number}" for number in numbers]})
+        assert dictionary_columns(table) == ["n", "s"]
+    assert dictionary_columns(pa.table({"n": rng.permutation(count)})) == []
+
+
+@pytest.mark.spark
+def test_spark_chooses_the_same_columns(spark: SparkSession, tmp_path: Path) -> None:
+    rng, words = np.random.default_rng(1), random.Random(1)
+    numbers = rng.integers(0, 2**62, ROWS)
+    few = rng.integers(0, 50, ROWS)
+    columns = pa.table(
+        {
+            "unique": numbers,
+            "few": few,
+            "same": np.zeros(ROWS),
+            "text": [f"{number:x}" for number in numbers],
+            "word": [f"a rather long word {number}" for number in few],
+            "flag": few > 25,
+            "none": pa.nulls(ROWS, pa.int64()),
+            "half": pa.array(numbers, mask=numbers % 2 == 0),
+            "list": [[words.randrange(9)] * 3 for _ in range(ROWS)],
+            "map": pa.array([[("k", number)] for number in numbers], pa.map_(pa.string(), pa.int64())),
+            "struct": [{"x": number, "y": {"z": word}} for number, word in zip(numbers, few, strict=True)],
+        }
+    )
+    pq.write_table(columns, tmp_path / "in.parquet")
+    spark.read.parquet(str(tmp_path / "in.parquet")).coalesce(1).write.parquet(str(tmp_path / "out"))
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    (leaves,) = chunks_of(str(file))
+    theirs = {leaf.path_in_schema for leaf in leaves if leaf.has_dictionary_page}
+    # A dictionary of nothing but nulls is no matter.
+    assert set(dictionary_columns(columns)) == theirs - {"none"}
+    assert theirs >= {"few", "same", "word", "list.list.element", "map.key_value.key", "struct.y.z"}
+    assert dictionary_columns(columns.slice(0, 0)) == []
 
 
 def test_executors_need_not_have_this_package(tmp_path: Path) -> None:
