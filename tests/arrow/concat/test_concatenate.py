@@ -164,14 +164,6 @@ def test_what_is_no_parquet_file_is_an_error(tmp_path: Path, data: bytes) -> Non
         concatenate([str(tmp_path / "part")], str(tmp_path / "output"), {})
 
 
-def test_an_output_that_is_there_is_not_written_over(tmp_path: Path) -> None:
-    path = write(tmp_path / "part", pa.table({"i": [1]}))
-    (tmp_path / "output").write_text("mine")
-    with pytest.raises(FileExistsError):
-        concatenated([path], tmp_path / "output")
-    assert (tmp_path / "output").read_text() == "mine"
-
-
 def test_too_many_row_groups_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "part", pa.table({"i": range(10)}), row_group_size=1)
     monkeypatch.setattr(copying, "MAX_ROW_GROUPS", 19)

@@ -29,11 +29,10 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.fixture(params=["copied", "decoded"])
+@pytest.fixture(params=[True, False], ids=["copied", "decoded"])
 def is_copied(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    if request.param == "copied":
-        monkeypatch.setattr(rewrite, "WHOLE_BYTES", 1_000)
-    return bool(request.param == "copied")
+    monkeypatch.setattr(rewrite, "WHOLE_BYTES", 1_000 if request.param else 1 << 30)
+    return bool(request.param)
 
 
 @pytest.mark.parametrize("number", [0, 1])
