@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
 from tests import handmade
-from tests.arrow.concat.parquet import check_places, concatenated, read, row_groups, write
+from tests.arrow.concat.test_concatenate import check_places, concatenated, read, row_groups, write
 from tests.conftest import SetConf
 
 
