@@ -133,6 +133,15 @@ def test_what_cannot_be_read_or_written_is_one_sentence(
     assert outputs_in(s3, one) == set()
 
 
+@pytest.mark.nightly  # Before each try it waits twice as long.
+def test_a_busy_store_is_asked_again(s3: Server, tmp_path: Path) -> None:
+    one = stored(s3, task_of(tmp_path, [MIXED] * 2))
+    busy = iter([(503, "SlowDown")] * 4)
+    s3.fault = lambda method, path: next(busy, None) if path.endswith(".parquet") else None
+    (done,) = results_of(s3, one)
+    assert (done.failure, done.num_rows, next(busy, None)) == (None, 2_000, None)
+
+
 def test_without_its_mark_a_run_is_over_and_its_tasks_leave_nothing(s3: Server, tmp_path: Path) -> None:
     one, two = (stored(s3, task_of(tmp_path / str(i), [MIXED]), i) for i in range(2))
     two = two._replace(lease=one.lease)
