@@ -1,7 +1,7 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -13,113 +13,94 @@ from compaction_kit.errors import InvalidArgumentError, TableNotFoundError
 from tests import folders, handmade
 from tests.handmade import remove
 
-Actions = Sequence[handmade.Action]
 WITH_VECTORS = handmade.protocol(features=["deletionVectors"])
 FIRST, TWO = handmade.inline_vector([0]), handmade.inline_vector([0, 1])
-PARTITIONED = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+MORE_COLUMNS = handmade.metadata({"id": "long", "p": "string", "n": "long"}, ["p"])
 
 
-def rewriting(*actions: handmade.Action, by: str = "OPTIMIZE") -> Actions:
-    return [{"commitInfo": {"operation": by, "engineInfo": "by hand"}}, *map(handmade.unchanged, actions)]
+class File(NamedTuple):
+    """A file to write: its values of the column id, and its partition."""
+
+    path: str
+    ids: Sequence[int]
+    vector: handmade.Action | None = None
+    p: str | None = None
 
 
-class Made:
-    """A table to write: its files have the column id."""
+class Kind(NamedTuple):
+    """A table's first commit and its rewrite, what is found of it, and what is spoilt before."""
 
-    def __init__(self, table: Path) -> None:
-        self.table = table
+    before: Sequence[File]
+    rewrite: Sequence[File | handmade.Action]
+    outcome: str
+    reason: str = ""
+    spoil: Callable[[Path], object] = lambda table: None
 
-    def __call__(self, path: str, *ids: int, vector: handmade.Action | None = None, p: str = "") -> Any:
-        add = handmade.write_data(self.table, path, pa.table({"id": ids}), {"p": p} if p else None)
-        return {"add": add["add"] | {"deletionVector": vector}} if vector else add
-
-
-def damaged(made: Made) -> Sequence[Actions]:
-    handmade.write_log(made.table, [handmade.add("a")])
-    handmade.commit_path(made.table, 0).write_text('{"add":')
-    return []
-
-
-def cleaned_up(made: Made) -> Sequence[Actions]:
-    """A checkpoint of a rewrite, without the commits before it."""
-    for number in range(2):
-        write_deltalake(made.table, pa.table({"id": [number]}), mode="append")
-    DeltaTable(made.table).optimize.compact()
-    DeltaTable(made.table).create_checkpoint()
-    handmade.remove_commits(made.table, 0, 1)
-    return []
+    def write(self, table: Path) -> None:
+        first: list[File | handmade.Action] = [handmade.metadata({"id": "long", "p": "string"}, ["p"])]
+        if any(file.vector for file in self.before):
+            first.append(WITH_VECTORS)
+        info = {"commitInfo": {"operation": "OPTIMIZE", "engineInfo": "by hand"}}
+        rewrite = [action(table, one) for one in self.rewrite]
+        rewrite = [one if "metaData" in one else handmade.unchanged(one) for one in rewrite]
+        handmade.write_log(table, [action(table, one) for one in [*first, *self.before]], [info, *rewrite])
+        self.spoil(table)
 
 
-def not_parquet(made: Made) -> Sequence[Actions]:
-    commits = [made("a", 0, 1)], rewriting(remove("a"), made("b", 0, 1))
-    (made.table / "b").write_bytes(b"x" * (made.table / "b").stat().st_size)
-    return commits
+def action(table: Path, one: File | handmade.Action) -> handmade.Action:
+    if not isinstance(one, File):
+        return one
+    add = handmade.write_data(table, one.path, pa.table({"id": one.ids}), {"p": one.p})["add"]
+    return {"add": add | ({"deletionVector": one.vector} if one.vector else {})}
 
 
+def damage_parquet(table: Path) -> None:
+    (table / "b").write_bytes(b"x" * (table / "b").stat().st_size)
+
+
+def clean_up(table: Path) -> None:
+    """Leave a checkpoint of the rewrite, without the commit before it."""
+    DeltaTable(table).create_checkpoint()
+    handmade.remove_commits(table, 0)
+
+
+A, MARKED, OLD = File("a", [0, 1, 2]), File("a", [0, 1, 2], FIRST), remove("a", vector=FIRST)
+REWRITE = [remove("a"), File("b", [0, 1, 2])]
 NOT_LIVE = "and {0} of {0} removed files had not been live"
-# The commits of a table, and what is found of the last one.
-KINDS: dict[str, tuple[Callable[[Made], Sequence[Actions]], str, str | None]] = {
-    "rows that a vector has deleted come back": (
-        lambda made: (
-            [WITH_VECTORS, made("a", 0, 1, 2, vector=FIRST)],
-            rewriting(remove("a", vector=FIRST), made("b", 0, 1, 2)),
-        ),
-        *("refuted", "2 rows became 3"),
+KINDS = {
+    "rows that a vector has deleted come back": Kind(
+        [MARKED], [OLD, File("b", [0, 1, 2])], "refuted", "2 rows became 3"
     ),
     # The remove action lacks the vector, so that the old file stays live.
-    "trinodb/trino#31253": (
-        lambda made: (
-            [WITH_VECTORS, made("a", 0, 1, 2, vector=FIRST)],
-            rewriting(remove("a"), made("b", 1, 2)),
-        ),
-        *("refuted", f"0 rows became 2, {NOT_LIVE.format(1)}"),
+    "trinodb/trino#31253": Kind(
+        [MARKED], [remove("a"), File("b", [1, 2])], "refuted", f"0 rows became 2, {NOT_LIVE.format(1)}"
     ),
     # The remove actions name files that the table never had.
-    "delta-io/delta-rs#3906": (
-        lambda made: ([made("a", 0, 1, 2)], rewriting(remove("c"), remove("d"), made("b", 0, 1, 2))),
-        *("refuted", f"0 rows became 3, {NOT_LIVE.format(2)}"),
+    "delta-io/delta-rs#3906": Kind(
+        [A], [remove("c"), remove("d"), REWRITE[1]], "refuted", f"0 rows became 3, {NOT_LIVE.format(2)}"
     ),
-    "one value": (
-        lambda made: ([made("a", 0, 1, 2)], rewriting(remove("a"), made("b", 0, 1, 3))),
-        *("refuted", "3 rows became other rows"),
+    "one value": Kind([A], [remove("a"), File("b", [0, 1, 3])], "refuted", "3 rows became other rows"),
+    "the same file in another partition": Kind(
+        [A], [File("a", [0, 1, 2], p="2")], "refuted", "3 rows became other rows"
     ),
-    "the same file in another partition": (
-        lambda made: ([PARTITIONED, made("a", 0, 1, p="1")], rewriting(made("a", 0, 1, p="2"))),
-        *("refuted", "2 rows became other rows"),
+    "a larger vector": Kind([MARKED], [OLD, File("a", [0, 1, 2], TWO)], "refuted", "2 rows became 1"),
+    "not Parquet": Kind(
+        [A], REWRITE, "can't be read", "versions 0 and 1 can't be compared", spoil=damage_parquet
     ),
-    "a larger vector": (
-        lambda made: (
-            [WITH_VECTORS, made("a", 0, 1, 2, vector=FIRST)],
-            rewriting(remove("a", vector=FIRST), made("a", 0, 1, 2, vector=TWO)),
-        ),
-        *("refuted", "2 rows became 1"),
+    "columns too": Kind([A], [MORE_COLUMNS, *REWRITE], "can't be read", "the commit changes the columns too"),
+    "damaged": Kind(
+        [A],
+        REWRITE,
+        *("can't be read", "damaged"),
+        spoil=lambda table: handmade.commit_path(table, 0).write_text('{"add":'),
     ),
-    "not Parquet": (not_parquet, "can't be read", "versions 0 and 1 can't be compared"),
-    "columns too": (
-        lambda made: (
-            [made("a", 1)],
-            [handmade.metadata({"id": "long", "n": "long"}), *rewriting(remove("a"), made("b", 1))],
-        ),
-        *("can't be read", "the commit changes the columns too"),
+    "without the rows that a vector has deleted": Kind([MARKED], [OLD, File("b", [2, 1])], "proved"),
+    # A live file again, as ANALYZE writes it.
+    "statistics alone": Kind([A], [A], "proved"),
+    "vacuumed": Kind(
+        [A], REWRITE, "files are gone", "1 file can't be found", spoil=lambda table: (table / "a").unlink()
     ),
-    "damaged": (damaged, "can't be read", "damaged"),
-    "without the rows that a vector has deleted": (
-        lambda made: (
-            [WITH_VECTORS, made("a", 0, 1, 2, vector=FIRST)],
-            rewriting(remove("a", vector=FIRST), made("b", 2, 1)),
-        ),
-        *("proved", None),
-    ),
-    # Live files again, as ANALYZE writes them; and a first version that says it changes no data.
-    "statistics alone": (
-        lambda made: (rewriting(made("a", 0, 1)), rewriting(made("a", 0, 1), by="COMPUTE STATISTICS")),
-        *("proved", None),
-    ),
-    "vacuumed": (
-        lambda made: ([handmade.add("a")], rewriting(remove("a"), made("b", 1))),
-        *("files are gone", "1 file can't be found"),
-    ),
-    "cleaned up": (cleaned_up, "files are gone", "the log no longer has version 1"),
+    "cleaned up": Kind([A], REWRITE, "files are gone", "the log no longer has version 0", spoil=clean_up),
 }
 
 
@@ -128,21 +109,20 @@ def test_each_kind_of_rewrite_is_proved_or_refuted_and_the_worst_comes_first(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
-    for number, (make, _, _) in enumerate(KINDS.values()):
-        table = lake / f"{number:02}"
-        handmade.write_log(table, *make(Made(table)))
+    for number, kind in enumerate(KINDS.values()):
+        kind.write(lake / f"{number:02}")
     found = audit(lake)
     assert found.finding == (
         f"13 rewrites in {lake}: 6 refuted, 3 can't be read, 2 proved, 2 whose files are gone"
     )
     receipt = json.loads(json.dumps(found.to_dict()))
-    for row, (name, (_, outcome, reason)) in zip(receipt["rows"], KINDS.items(), strict=True):
-        assert (name, row["outcome"]) == (name, outcome)
-        assert (reason or "").casefold() in (row["reason"] or "").casefold()
+    for row, (name, kind) in zip(receipt["rows"], KINDS.items(), strict=True):
+        assert (name, row["outcome"]) == (name, kind.outcome)
+        assert kind.reason.casefold() in (row["reason"] or "").casefold()
         sides = [(row[f"rows_{side}"], row[f"hashes_{side}"]) for side in ("removed", "added")]
-        assert ((None, None) not in sides) == (outcome in ("proved", "refuted"))
+        assert ((None, None) not in sides) == (kind.outcome in ("proved", "refuted"))
         if None not in sides[0]:
-            assert (sides[0] == sides[1]) == (outcome == "proved"), name
+            assert (sides[0] == sides[1]) == (kind.outcome == "proved"), name
     row = receipt["rows"][3]
     assert (row["version"], row["engine"], row["num_removed"], row["rows_added"]) == (1, "by hand", 1, 3)
     assert (row["readers"], len(row["hashes_added"].split())) == ("Spark", 2)
@@ -177,11 +157,11 @@ def test_true_rewrites_of_deltalake_and_of_optimize_are_proved(spark: SparkSessi
 def test_whatever_spark_rewrites_is_proved_with_mapped_columns_vectors_and_restored_versions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table, clone = tmp_path / "table", tmp_path / "clone"
+    table = tmp_path / "table"
     name = f"delta.`{table}`"
     features = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
     insert = f"INSERT INTO {name} SELECT id, id % 2, uuid() FROM range(40)"
-    statements = [
+    for statement in (
         f"CREATE TABLE {name} (a LONG, p LONG, c STRING) USING delta PARTITIONED BY (p) "
         f"TBLPROPERTIES ({features})",
         *[insert] * 3,
@@ -193,16 +173,12 @@ def test_whatever_spark_rewrites_is_proved_with_mapped_columns_vectors_and_resto
         f"DELETE FROM {name} WHERE a > 30",
         f"ALTER TABLE {name} DROP COLUMN c",
         f"OPTIMIZE {name} ZORDER BY (a)",
-        insert.replace(", uuid()", ""),
-        f"OPTIMIZE {name}",
-        f"CREATE TABLE delta.`{clone}` SHALLOW CLONE {name}",
-    ]
-    for statement in statements:
+        f"CREATE TABLE delta.`{tmp_path / 'clone'}` SHALLOW CLONE {name}",
+    ):
         spark.sql(statement).collect()
-    found = audit(tmp_path)
-    assert found.rows["table"].to_pylist() == [str(table)] * 4
-    assert found.rows["operation"].to_pylist() == ["OPTIMIZE", "REORG", "OPTIMIZE", "OPTIMIZE"]
-    assert found.rows["outcome"].to_pylist() == ["proved"] * 4, found.explain()
+    found = audit(tmp_path).rows.select(["table", "operation", "outcome"]).to_pylist()
+    expected = [(str(table), operation, "proved") for operation in ("OPTIMIZE", "REORG", "OPTIMIZE")]
+    assert [tuple(row.values()) for row in found] == expected
     # That the first vectors are gone, Spark finds out as it reads them.
     min(table.rglob("deletion_vector_*.bin"), key=lambda path: path.stat().st_mtime).unlink()
     gone = audit(table).rows.to_pylist()[-1]
@@ -214,4 +190,3 @@ def test_bad_input_is_refused_in_a_sentence(tmp_path: Path) -> None:
         audit(tmp_path, since="soon")
     with pytest.raises(TableNotFoundError):
         audit(tmp_path / "nothing")
-    assert audit(tmp_path).explain() == f"0 rewrites in {tmp_path}."

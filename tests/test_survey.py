@@ -1,8 +1,8 @@
 import json
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from compaction_kit import find_tables, open_table, survey
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import (
-    CompactionKitError,
     InvalidArgumentError,
     NotADeltaTableError,
     StorageError,
@@ -23,7 +22,8 @@ from compaction_kit.plan import Planner
 from compaction_kit.surveys import Survey
 from compaction_kit.text import MIB
 from tests import folders, handmade
-from tests.conftest import CopyOf
+from tests.conftest import SetConf
+from tests.test_table import refused
 
 
 def test_tables_are_found_at_any_depth_and_none_in_a_table(tmp_path: Path) -> None:
@@ -62,13 +62,6 @@ def row_of(found: Survey, name: str | Path) -> dict[str, Any]:
     return next(row for row in rows if row["table"] == str(name))
 
 
-def refused(where: Any, kind: type[CompactionKitError], *words: str, **options: Any) -> None:
-    with pytest.raises(kind) as caught:
-        survey(where, **options)
-    assert "\n" not in str(caught.value)
-    assert all(word in str(caught.value) for word in words)
-
-
 @pytest.mark.works("local disk", "survey")
 def test_a_row_tells_the_files_and_the_plan(lake: Path) -> None:
     found = survey(lake)
@@ -94,15 +87,14 @@ def plan_by_log(table: Path, max_file_size: str | None = None) -> CompactionPlan
 @pytest.mark.parametrize("max_file_size", [None, "12 KB"])
 def test_the_plan_is_that_of_the_table(shaped: Path, max_file_size: str | None) -> None:
     before = folders.listing(shaped)
-    found = survey(shaped, max_file_size=max_file_size)
-    (row,) = found.to_arrow().to_pylist()
-    plan, stats = plan_by_log(shaped, max_file_size), open_table(shaped).files()
+    (row,) = survey(shaped, max_file_size=max_file_size).to_arrow().to_pylist()
+    plan, files = plan_by_log(shaped, max_file_size), open_table(shaped).files()
     assert row["files_removed"] == plan.num_files_removed > 0
     assert (row["files_added"], row["bytes_rewritten"]) == (plan.num_files_added, plan.bytes_removed)
     assert (row["gain"], row["gain_per_byte"]) == (plan.gain, plan.gain / plan.bytes_removed)
     for name in ("num_small_files", "skew", "log_bytes", "tombstoned_bytes", "num_commits"):
-        assert row[name] == getattr(stats.stats(), name)
-    assert (row["overlap_column"], row["overlap"]) == ("id", stats.overlap("id").mean)
+        assert row[name] == getattr(files.stats(), name)
+    assert (row["overlap_column"], row["overlap"]) == ("id", files.overlap("id").mean)
     assert folders.listing(shaped) == before
 
 
@@ -118,17 +110,15 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     }
     assert [*rows] == [*gains, *errors]
     assert {name: row["gain"] for name, row in rows.items()} == gains | dict.fromkeys(errors)
-    assert {name: rows[name]["num_files"] for name in errors} == {name: n for name, (n, _) in errors.items()}
-    for name, (_, words) in errors.items():
+    for name, (num_files, words) in errors.items():
+        assert rows[name]["num_files"] == num_files
         assert re.fullmatch(rf".*{re.escape(words)}.*\.", rows[name]["error"])
     finding = "After compaction, a full read of 4 tables would open 11 fewer files, 82 % of them in 2"
     assert repr(found) == f"Survey({finding})"
     lines = [" ".join(line.split()) for line in found.summary().splitlines()]
     assert lines[:2] == [f"{finding}.", f"{lake}/many 8 → 1 files 0 % small"]
-    assert lines[4] == f"{lake}/none 2 → 2 files 0 % small"
     assert lines[5].startswith(f"{lake}/bad/clustered: The domain delta.clustering is damaged")
-    nothing = "After compaction, a full read of 1 table would open as many files as now."
-    assert survey(lake / "none").summary().startswith(nothing)
+    assert "would open as many files as now." in survey(lake / "none").summary()
     assert survey(lake / "bad/empty").summary().startswith("None of 1 tables can be surveyed.")
     assert found.to_pandas()["gain"].max() == 28 * MIB
 
@@ -137,9 +127,9 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
     (tmp_path / "folder").mkdir()
     says: dict[str | Path, str] = {
         tmp_path / "vanished": "does not exist",
-        "hdfs://127.0.0.1:1/t": "hdfs://127.0.0.1:1/t.*check the endpoint and network",
+        "hdfs://127.0.0.1:1/t": "check the endpoint and network",
         tmp_path / "folder": "no _delta_log folder",
-        "x" * 5_000: "^No table at 'xxx.*x': File name too long; check the path.$",
+        "x" * 5_000: "^No table at 'xxx.*x': File name too long",
     }
     found = survey([*says, lake / "many"]).to_arrow()
     assert found["table"].to_pylist() == [str(name) for name in [lake / "many", *says]]
@@ -166,10 +156,7 @@ def test_many_tables_at_once_are_what_they_are_one_by_one(lake: Path, shaped: Pa
 def test_the_columns_are_as_documented(lake: Path) -> None:
     schema = survey(lake).to_arrow().schema
     assert schema == survey([]).to_arrow().schema
-    kinds = {pa.int64(): 14, pa.float64(): 3, pa.string(): 3, pa.timestamp("ms", "UTC"): 1}
-    assert {kind: schema.types.count(kind) for kind in kinds} == kinds
-    for name in schema.names:
-        assert name in (Survey.to_arrow.__doc__ or "")
+    assert all(name in (Survey.to_arrow.__doc__ or "") for name in schema.names)
 
 
 def test_overlap_is_by_the_first_column_whose_stats_have_bounds(tmp_path: Path) -> None:
@@ -186,36 +173,28 @@ def test_overlap_is_by_the_first_column_whose_stats_have_bounds(tmp_path: Path) 
 
 def test_what_names_nothing_is_refused(lake: Path) -> None:
     for where in ("", None, 5, ["t", ""], b"t"):
-        refused(where, InvalidArgumentError, "where=")
-    refused(lake, InvalidArgumentError, 'max_file_size="12 parsecs"', max_file_size="12 parsecs")
-    refused("hdfs://127.0.0.1:1/lake", StorageError, "check the endpoint and network")
-    refused(lake / "no such folder", TableNotFoundError, "no such folder", "check the spelling")
-    refused(handmade.commit_path(lake / "many", 0), NotADeltaTableError, "is a file")
+        refused(partial(survey, where), InvalidArgumentError, "where=")
+    refused(partial(survey, lake, max_file_size="12 parsecs"), InvalidArgumentError, '"12 parsecs"')
+    refused(partial(survey, "hdfs://127.0.0.1:1/lake"), StorageError, "check the endpoint and network")
+    refused(partial(survey, lake / "no such"), TableNotFoundError, "no such", "check the spelling")
+    refused(partial(survey, handmade.commit_path(lake / "many", 0)), NotADeltaTableError, "is a file")
 
 
-@pytest.mark.parametrize("as_list", [True, False])
-def test_a_survey_of_nothing_says_so(tmp_path: Path, as_list: bool) -> None:
-    found = survey([] if as_list else tmp_path)
-    where = "the list" if as_list else str(tmp_path)
-    assert len(found) == 0
-    assert found.summary() == f"There is no Delta table in {where}."
-    assert f"There is no Delta table in {where}" in repr(found)
-    assert where in found._repr_html_()
-    assert found.plot().get_label() == f"There is no Delta table in {where}"
+def test_a_survey_of_nothing_says_so(tmp_path: Path) -> None:
+    for where, name in (([], "the list"), (tmp_path, tmp_path)):
+        found, says = survey(where), f"There is no Delta table in {name}"
+        assert (len(found), found.summary(), found.plot().get_label()) == (0, f"{says}.", says)
+        assert says in found._repr_html_()
 
 
-def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path, tmp_path: Path) -> None:
-    handmade.write_log(lake / "<b> & co", in_mib(1, 1))
+def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path) -> None:
     page = survey(lake)._repr_html_()
-    for text in ("503 MiB", "67 %", "Small: under 16 MiB", "&lt;b&gt; &amp; co", '<svg role="img"'):
+    for text in ("503 MiB", "67 %", "Small: under 16 MiB"):
         assert text in page
-    assert "<b> & co" not in page
     # Bytes are those of files: not of what to open one counts as.
     assert "28 MiB" not in page
-    assert page.index("<table>") < page.index("delta.clustering is damaged") < page.index("<svg")
-    many = survey([lake / "few"] * 60)
-    assert str(many.plot().get_label()).endswith("the first 30 of 60 tables are shown")
-    assert "10 more tables" in many._repr_html_()
+    assert page.index("<table>") < page.index("delta.clustering is damaged") < page.index('<svg role="img"')
+    assert "10 more tables" in survey([lake / "few"] * 60)._repr_html_()
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +213,7 @@ def schema(spark: SparkSession, shaped: Path, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.spark
-def test_the_delta_tables_of_a_schema_are_surveyed(shaped: Path, schema: str) -> None:
+def test_a_schema_and_its_tables_are_surveyed_by_name(shaped: Path, schema: str) -> None:
     for name in (schema, f"spark_catalog.{schema}"):
         surveyed = survey(name)
         sentences = (f"{name}.plain is a parquet table", f"{name}.seen is a view")
@@ -243,31 +222,26 @@ def test_the_delta_tables_of_a_schema_are_surveyed(shaped: Path, schema: str) ->
         found = surveyed.to_arrow()
         assert found["table"].to_pylist() == [f"{name}.shaped", f"{name}.gone"]
         fine, error = found["error"].to_pylist()
-        assert fine is None
-        assert "does not exist" in error
+        assert (fine, "does not exist" in error) == (None, True)
         assert found["gain"][0].as_py() == plan_by_log(shaped).gain
     assert find_tables(name) == [f"{name}.gone", f"{name}.shaped"]
     assert {f"{name}.shaped", f"{name}.gone"} <= set(find_tables("spark_catalog"))
-
-
-@pytest.mark.spark
-def test_tables_go_by_their_names_too(shaped: Path, schema: str) -> None:
     name = f"{schema}.shaped"
     listed = survey([name, f"{schema}.no_such", shaped]).to_arrow()
     assert listed["table"].to_pylist() == [name, str(shaped), f"{schema}.no_such"]
     assert "no such Delta table" in listed["error"][2].as_py()
     assert survey(name).to_arrow() == listed.slice(0, 1)
-    for nothing in ("no_such_thing", "no_such.schema", "no.such.table", "default.no_such"):
-        refused(nothing, TableNotFoundError, nothing, "no schema, catalog or Delta table")
-    refused(f"{schema}.plain", NotADeltaTableError, f"{schema}.plain", "not a Delta table")
+    for nothing in ("no_such_thing", "no_such.schema", "no.such.table"):
+        refused(partial(survey, nothing), TableNotFoundError, nothing, "no schema, catalog or Delta table")
+    refused(partial(survey, f"{schema}.plain"), NotADeltaTableError, "not a Delta table")
 
 
 @pytest.mark.spark
 def test_paths_are_surveyed_without_a_job_and_as_the_session_is_set(
-    spark: SparkSession, shaped: Path, confs: Callable[[str, str], None]
+    spark: SparkSession, shaped: Path, confs: SetConf
 ) -> None:
-    confs("spark.databricks.delta.optimize.maxFileSize", "12000")
-    confs("spark.databricks.delta.optimize.minFileSize", "12000")
+    for bound in ("min", "max"):
+        confs(f"spark.databricks.delta.optimize.{bound}FileSize", "12000")
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup()
     (row,) = survey(shaped).to_arrow().to_pylist()
     assert spark.sparkContext.statusTracker().getJobIdsForGroup() == jobs
@@ -276,20 +250,6 @@ def test_paths_are_surveyed_without_a_job_and_as_the_session_is_set(
     assert (row["files_added"], row["gain"]) == (plan.num_files_added, plan.gain)
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("in_commit", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_the_last_optimize_is_that_of_the_history(
-    spark: SparkSession, lived: Path, copy_of: CopyOf, in_commit: bool
-) -> None:
-    table, version = copy_of(lived), 6 if in_commit else 3
-    name = f"delta.`{table}`"
-    if in_commit:
-        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
-        spark.sql(f"OPTIMIZE {name}")
-        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('kit.note' = 'x')")
-    os.utime(handmade.commit_path(table, version), (1_500_000_000, 1_500_000_000))
-    history = spark.sql(f"DESCRIBE HISTORY {name}").collect()
-    last = next(row for row in history if row.operation == "OPTIMIZE")
-    assert last.version == version
-    (row,) = survey(table).to_arrow().to_pylist()
-    assert row["last_optimize"].timestamp() == pytest.approx(last.timestamp.timestamp(), abs=1e-4)
+def test_the_last_optimize_is_that_of_the_history(lived: Path) -> None:
+    (row,) = survey(lived).to_arrow().to_pylist()
+    assert row["last_optimize"] == open_table(lived).history()["timestamp"][3].as_py()
