@@ -250,6 +250,8 @@ def test_paths_are_surveyed_without_a_job_and_as_the_session_is_set(
     assert (row["files_added"], row["gain"]) == (plan.num_files_added, plan.gain)
 
 
-def test_the_last_optimize_is_that_of_the_history(lived: Path) -> None:
-    (row,) = survey(lived).to_arrow().to_pylist()
-    assert row["last_optimize"] == open_table(lived).history()["timestamp"][3].as_py()
+def test_the_last_optimize_is_that_of_the_history(tmp_path: Path) -> None:
+    optimize = {"commitInfo": {"operation": "OPTIMIZE", "timestamp": 1_700_000_000_000}}
+    handmade.write_log(tmp_path, in_mib(1), [optimize, *map(handmade.unchanged, in_mib(1))], in_mib(1, 2))
+    (row,) = survey(tmp_path).to_arrow().to_pylist()
+    assert row["last_optimize"] == open_table(tmp_path).history()["timestamp"][1].as_py()
