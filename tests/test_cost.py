@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import cost, open_table
 from compaction_kit.cost import Cost, cost_of, predict_cost
-from compaction_kit.text import GIB, MIB, format_range
-from tests.conftest import CopyOf
+from compaction_kit.text import GIB, MIB
+from tests import handmade
 from tests.stores import Server
 
 
@@ -40,12 +40,6 @@ def off(predicted: Cost, took: float) -> float:
 def keep(file: Path, costs: Sequence[Cost], seconds: Sequence[float]) -> None:
     runs = [[*one.amounts[0].tolist(), took] for one, took in zip(costs, seconds, strict=True)]
     file.write_text(json.dumps({costs[0].strategy: runs}))
-
-
-def test_ranges_are_said_roughly() -> None:
-    ranges = (0.02, 0.04), (0.24, 1.13), (3.2, 7.6), (9.6, 30.4), (38.4, 133), (95, 4_000)
-    said = "0.1 s", "0.2 to 1.1 s", "3 to 8 s", "10 to 30 s", "38 s to 2 min 10 s", "95 s to 66 min 40 s"
-    assert tuple(format_range(*ends) for ends in ranges) == said
 
 
 def test_a_first_prediction_is_wide_and_runs_narrow_it(kept: Path) -> None:
@@ -85,39 +79,30 @@ def test_rates_are_found_that_runs_had(kept: Path, strategy: str) -> None:
     assert off(other, float(other.amounts[0] @ rates)) < 1.5
 
 
-def test_large_files_are_copied_by_arrow_alone() -> None:
+def test_large_files_are_copied_by_arrow_alone_and_a_bin_is_one_task_of_optimize() -> None:
     copied, decoded = (predict_cost(count, GIB, 1, GIB) for count in (64, 1_000))
     assert middle(copied.seconds) < middle(decoded.seconds) / 2
     assert copied.memory < decoded.memory
-    assert predict_cost(64, GIB, 20, GIB, "optimize").memory > 2 * copied.memory
-    by_optimize = predict_cost(64, GIB, 1, GIB, "optimize")
-    assert middle(by_optimize.seconds) > 10 * middle(copied.seconds)
-
-
-def test_a_single_bin_is_one_task_of_optimize() -> None:
-    one, many = (predict_cost(1_000, GIB, bins, GIB, "optimize") for bins in (1, 64))
+    one, many = (predict_cost(64, GIB, bins, GIB, "optimize") for bins in (1, 20))
+    assert many.memory > 2 * copied.memory
+    assert middle(one.seconds) > 10 * middle(copied.seconds)
     assert middle(one.seconds) > 1.5 * middle(many.seconds) or os.cpu_count() == 1
 
 
 def test_a_price_is_of_bytes_and_of_time() -> None:
     found = predict_cost(100, 3 * GIB, 10, 2 * GIB)
     assert found.price(per_gib=0.01) == pytest.approx((0.1, 0.1))
-    low, high = found.price(per_hour=3600)
-    assert (low, high) == pytest.approx(found.total())
-    assert found.price() == (0, 0)
+    assert found.price(per_hour=3600) == pytest.approx(found.total())
     assert found.total()[0] == found.seconds[0] + found.proof_seconds[0]
     assert found.total(verify=False) == found.seconds
 
 
 def test_a_cost_says_what_it_is_of() -> None:
-    said = str(predict_cost(100, 3 * MIB, 10, 2 * MIB))
-    assert re.fullmatch(r"about .* for its proof; about .* of memory", said)
+    assert re.fullmatch(r"about .* for its proof; about .* of memory", str(predict_cost(9, 3 * MIB, 2, MIB)))
     stored = predict_cost(100, 3 * MIB, 10, 2 * MIB, remote=True)
     requests = f"about {stored.requests} requests to the store and {stored.proof_requests} for the proof"
     assert requests in str(stored)
-    assert set(stored.to_dict()) > {"seconds", "files_read", "bytes_written"}
     assert "amounts" not in stored.to_dict()
-    assert "no run yet" in repr(stored)
 
 
 @pytest.mark.spark
@@ -130,8 +115,11 @@ def test_a_plan_costs_what_a_store_is_asked_for(
     plan = table.plan_compaction()
     found = cost_of(table.handle, plan, strategy)
     assert "a second of work" in found.basis
+    assert "one of the two commits is lost" in plan.explain()
     on_s3.requests.clear()
-    result = plan.run(strategy)
+    with pytest.warns(UserWarning, match="On S3 Delta keeps the writers of one Spark driver apart"):
+        result = plan.run(strategy)
+    assert (result.as_planned, result.verified) == (True, True)
     of_data = [one for one in on_s3.requests if one.path.endswith(".parquet")]
     # Whether Spark reads once more in a bin differs from run to run.
     least = 0 if strategy == "arrow" else found.files_written
@@ -144,9 +132,9 @@ def test_a_plan_costs_what_a_store_is_asked_for(
 
 
 @pytest.mark.spark
-def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Path) -> None:
+def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Path, tmp_path: Path) -> None:
     plan = open_table(changed, spark).plan_compaction()
-    # Spark's own name for a strategy that it would run by itself.
+    assert plan.cost.strategy == "arrow"
     assert cost_of(plan._handle, plan, "optimize").strategy == "optimize"
     result = plan.run()
     runs = json.loads(kept.read_text())
@@ -155,21 +143,15 @@ def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Pa
     assert [runs[name][0][-1] for name in ("arrow", "proof")] == [result.seconds - proof, proof]
     assert result.predicted is not None
     table = open_table(changed, spark)
+    assert table.plan_compaction(zorder_by=["id"]).cost.strategy == "optimize, sorting"
     empty = table.plan_compaction()
     assert empty.run().predicted is None
     assert (empty.cost.files_read, empty.cost.bytes_read) == (0, 0)
 
 
-@pytest.mark.spark
-def test_a_strategy_is_predicted_that_auto_picks(spark: SparkSession, shaped: Path, lived: Path) -> None:
-    table = open_table(shaped, spark)
-    assert table.plan_compaction().cost.strategy == "arrow"
-    assert table.plan_compaction(zorder_by=["id"]).cost.strategy == "optimize, sorting"
-    assert open_table(lived, spark).plan_purge().cost.strategy == "reorg"
-
-
-def test_files_that_are_gone_are_predicted_by_what_is_built_in(shaped: Path, copy_of: CopyOf) -> None:
-    place = copy_of(shaped)
-    for file in place.rglob("*.parquet"):
-        file.unlink()
-    assert "no run yet" in open_table(place).plan_compaction().cost.basis
+def test_a_table_of_which_nothing_can_be_sampled_has_costs_that_are_built_in(tmp_path: Path) -> None:
+    vector = handmade.inline_vector([1])
+    adds = [handmade.add(name, vector=vector) for name in "ab"]
+    table = open_table(handmade.write_log(tmp_path, [handmade.protocol(features=["deletionVectors"]), *adds]))
+    cost = table.plan_purge().cost
+    assert (cost.strategy, "no run yet" in cost.basis) == ("reorg", True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +13,7 @@ from compaction_kit.reads import measure_reads
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
 from tests import rows, stores
+from tests.conftest import SetConf
 from tests.hdfs import hdfs
 
 pytestmark = [
@@ -34,7 +34,7 @@ def namenode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["s3", pytest.param("hdfs", marks=pytest.mark.nightly)])
-def put(request: pytest.FixtureRequest, spark: SparkSession, confs: Any) -> Put:
+def put(request: pytest.FixtureRequest, spark: SparkSession, confs: SetConf) -> Put:
     if request.param == "s3":
         server: stores.Server = request.getfixturevalue("on_s3")
         return server.upload
@@ -55,6 +55,7 @@ def put(request: pytest.FixtureRequest, spark: SparkSession, confs: Any) -> Put:
 @pytest.mark.works("S3", *SEEN, "arrow", when="s3")
 @pytest.mark.works("HDFS", *SEEN, "optimize", when="hdfs")
 @pytest.mark.refused("HDFS", "arrow", when="hdfs")
+@pytest.mark.nightly
 def test_a_table_is_seen_and_compacted_with_proof(
     put: Put, spark: SparkSession, shaped: Path, tmp_path: Path
 ) -> None:
@@ -84,7 +85,7 @@ def test_a_table_is_seen_and_compacted_with_proof(
 @pytest.mark.works("HDFS", *AFTERWARDS, when="hdfs")
 @pytest.mark.nightly
 def test_a_table_is_rewritten_restored_listed_in_a_manifest_and_vacuumed(
-    put: Put, spark: SparkSession, shaped: Path, confs: Any, tmp_path: Path
+    put: Put, spark: SparkSession, shaped: Path, confs: SetConf, tmp_path: Path
 ) -> None:
     uri = put(shaped, f"lake/{tmp_path.name}")
     table = ck.open_table(uri, spark)
@@ -112,24 +113,18 @@ def test_a_table_is_rewritten_restored_listed_in_a_manifest_and_vacuumed(
     assert table.versions()["readable"].to_pylist()[:2] == ["yes", "missing files"]
 
 
-def test_a_commit_that_could_be_lost_on_s3_is_said_of_a_plan(
-    spark: SparkSession, on_s3: stores.Server, shaped: Path, confs: Any, tmp_path: Path
+@pytest.mark.works("S3", "optimize")
+@pytest.mark.nightly
+def test_a_commit_that_could_be_lost_on_s3_is_said_of_a_plan_and_a_run(
+    spark: SparkSession, on_s3: stores.Server, shaped: Path, confs: SetConf, tmp_path: Path
 ) -> None:
     plan = ck.open_table(on_s3.upload(shaped, tmp_path.name), spark).plan_compaction(max_file_size="1 MiB")
     assert "one of the two commits is lost" in plan.explain()
-    confs("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
-    assert plan.warnings == ()
-
-
-@pytest.mark.works("S3", "optimize")
-@pytest.mark.nightly
-def test_a_run_on_s3_warns_of_a_commit_that_could_be_lost(
-    spark: SparkSession, on_s3: stores.Server, shaped: Path, tmp_path: Path
-) -> None:
-    plan = ck.open_table(on_s3.upload(shaped, tmp_path.name), spark).plan_compaction(max_file_size="1 MiB")
     with pytest.warns(UserWarning, match="On S3 Delta keeps the writers of one Spark driver apart"):
         result = plan.run(strategy="optimize")
     assert (result.as_planned, result.verified, result.versions) == (True, True, (5,))
+    confs("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
+    assert plan.warnings == ()
 
 
 @pytest.mark.works("S3", "workbench", when="s3")

@@ -11,6 +11,7 @@ from compaction_kit.text import (
     MIB,
     format_files,
     format_partition,
+    format_range,
     format_seconds,
     format_size,
     parse_size,
@@ -27,19 +28,16 @@ def test_text_is_read_in_binary_and_decimal_units() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *("12 parsecs", "", "MiB", "-1", "-5 MiB", "1e3", "1 2 MiB", "0", "0 MiB", "9 PiB PiB", "20 EiB"),
-        *(0, -1, 1.5, True, False, math.nan, math.inf, -math.inf, 2**63, 10**400, "9" * 40 + ".5 PB"),
-        *(None, [1], b"1", 1j),
+        *("12 parsecs", "", "MiB", "-5 MiB", "1e3", "1 2 MiB", "0 MiB", "9 PiB PiB", "20 EiB"),
+        *(0, 1.5, True, False, math.nan, math.inf, 2**63, "9" * 40 + ".5 PB", None, [1], b"1", 1j),
     ],
     ids=repr,
 )
 def test_what_is_no_size_is_refused_in_one_sentence_with_the_value(value: object) -> None:
-    with pytest.raises(InvalidArgumentError) as caught:
+    with pytest.raises(InvalidArgumentError, match=r"^max_file_size=") as caught:
         parse_size(value, "max_file_size")  # type: ignore[arg-type]
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message.startswith("max_file_size=")
-    assert str(value) in message
+    assert "\n" not in str(caught.value)
+    assert str(value) in str(caught.value)
 
 
 @given(st.one_of(st.text(), st.floats(), st.integers()))
@@ -76,6 +74,9 @@ def test_seconds_are_written_for_people() -> None:
     texts |= {1.34: "1.3 s", 9.96: "10 s", 119.4: "119 s", 125: "2 min 5 s", 3780: "63 min 0 s"}
     texts |= {7200: "2 h 0 min"}
     assert {seconds: format_seconds(seconds) for seconds in texts} == texts
+    ranges = {(0.02, 0.04): "0.1 s", (0.24, 1.13): "0.2 to 1.1 s", (3.2, 7.6): "3 to 8 s"}
+    ranges |= {(9.6, 30.4): "10 to 30 s", (38.4, 133): "38 s to 2 min 10 s"}
+    assert {ends: format_range(*ends) for ends in ranges} == ranges
 
 
 def test_bytes_of_several_files_are_said_to_be_their_total() -> None:
