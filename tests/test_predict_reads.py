@@ -15,9 +15,10 @@ from tests import folders
 pytestmark = pytest.mark.spark
 LIMIT = 8 * KIB
 JOIN = "SELECT a.id FROM {table} a JOIN {table} b ON a.id = b.id WHERE a.id < 50 AND b.value > 3"
-QUERIES = ["label LIKE 'a%' AND id IN (3, 600, 601)", JOIN, "id IS NULL"]
-# With `--long`.
+QUERIES = ["label LIKE 'a%' AND id IN (3, 600, 601)", JOIN]
+# At night.
 MORE_QUERIES = [
+    "id IS NULL",
     "id BETWEEN 100 AND 220",
     "part = 'p0001' AND event_time < '2024-01-01 00:05:00'",
     "SELECT label, count(*) FROM {table} WHERE value > 2.5 OR id = 7 GROUP BY label",
@@ -30,6 +31,10 @@ def shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shaped_table(tmp_path_factory.mktemp("reads") / "t", partitions=3, files=8, rows=60))
 
 
+# The files of each layout, and those opened, for each query.
+Predicted = dict[str, dict[str, tuple[int, int]]]
+
+
 def opened(table: Path, spark: SparkSession, query: str) -> int:
     """The files that Spark says the query opens."""
     rows = spark.read.format("delta").load(str(table))
@@ -38,13 +43,9 @@ def opened(table: Path, spark: SparkSession, query: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def predicted(
-    request: pytest.FixtureRequest, spark: SparkSession, shaped: Path
-) -> dict[str, dict[str, tuple[int, int]]]:
-    """The files of each layout, and those opened, for each query."""
+def predicted(spark: SparkSession, shaped: Path, by_night: bool) -> Predicted:
     plan = open_table(shaped, spark).plan_compaction(None, LIMIT, LIMIT)
-    queries = QUERIES + (MORE_QUERIES if request.config.getoption("--long") else [])
-    predictions = {query: plan.predict_reads(query) for query in queries}
+    predictions = {query: plan.predict_reads(query) for query in QUERIES + MORE_QUERIES * by_night}
     assert predictions[JOIN].finding.endswith(", and none of these compactions makes it open fewer")
     return {
         query: {layout: (files, opened) for layout, files, opened in layouts_of(prediction)}
@@ -67,24 +68,17 @@ def layouts_of(prediction: ReadPrediction) -> list[tuple[str, int, int]]:
     ],
 )
 def test_each_layout_opens_as_many_files_as_predicted(
-    spark: SparkSession,
-    shaped: Path,
-    tmp_path: Path,
-    predicted: dict[str, dict[str, tuple[int, int]]],
-    order: str,
-    layout: str,
+    spark: SparkSession, shaped: Path, tmp_path: Path, predicted: Predicted, order: str, layout: str
 ) -> None:
     table = folders.copy(shaped, tmp_path / "t")
     open_table(table, spark).plan_compaction(None, LIMIT, LIMIT, order).run(strategy="arrow", verify=False)
     after = open_table(table).files().num_files
     assert after < 24
-    assert {query: rows["now"] for query, rows in predicted.items()} == {
-        query: (24, opened(shaped, spark, query)) for query in predicted
-    }
+    for query, rows in predicted.items():
+        assert rows["now"] == (24, opened(shaped, spark, query))
     expected = {query: rows[f"by {layout}"] for query, rows in predicted.items() if f"by {layout}" in rows}
     assert {query: (after, opened(table, spark, query)) for query in expected} == expected
-    assert len(expected) >= {len(QUERIES): 3, len(QUERIES + MORE_QUERIES): 5}[len(predicted)]
-    assert len(set(expected.values())) > 2
+    assert len(set(expected.values())) >= len(QUERIES)
 
 
 def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_an_order(
@@ -115,9 +109,8 @@ def test_mapped_columns_and_encoded_names_are_counted(spark: SparkSession, tmp_p
     assert (everything["files_opened"], everything["bytes_opened"]) == (4, table.files().size_bytes)
 
 
-def test_where_nothing_would_be_rewritten_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    shaped_table(tmp_path / "t", partitions=2, files=1, rows=10, commits=1)
-    prediction = open_table(tmp_path / "t", spark).plan_compaction().predict_reads("id < 3")
+def test_where_nothing_would_be_rewritten_it_says_so(spark: SparkSession, shaped: Path) -> None:
+    prediction = open_table(shaped, spark).plan_compaction(None, 1, 1).predict_reads("id < 3")
     assert len(prediction.layouts) == 1
     assert "rewrites nothing" in prediction.unpredicted
     assert prediction.unpredicted in prediction.explain()
