@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.test_project import ROOT
+from tests.test_project import ROOT, text_of
 
 PACKAGE = ROOT / "compaction_kit"
 # What reaches files without the store: the store, what runs on executors, and what has files of its own.
@@ -34,8 +34,7 @@ OF_FILES = {
 
 def test_no_room_is_larger_than_its_budget() -> None:
     """CONTRIBUTING.md has the budgets: the modules of a room, and the lines that they may have."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| (`.*`|all) \| ([\d,]+) \|$", text, re.MULTILINE)
+    table = re.findall(r"^\| (`.*`|all) \| ([\d,]+) \|$", text_of("CONTRIBUTING.md"), re.MULTILINE)
     budgets = {names: int(lines.replace(",", "")) for names, lines in table}
     lines = {
         file.relative_to(PACKAGE).as_posix(): len(file.read_text(encoding="utf-8").splitlines())
