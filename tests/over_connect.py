@@ -33,7 +33,6 @@ from compaction_kit.errors import (
 from compaction_kit.execute import Progress
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, handmade
-from tests.conftest import CopyOf
 from tests.execute.meanwhile import commit_behind, once, once_rewriting
 from tests.execute.test_proof import spoil
 from tests.execute.test_run import stop_at
@@ -174,24 +173,6 @@ def test_content_that_differs_is_undone(spark: SparkSession, changed: Path) -> N
     with pytest.raises(VerificationError, match="the table was restored to version 4, as version 6"):
         ck.open_table(changed).plan_compaction().run(progress=progress)
     assert by_spark(spark, changed) == before
-
-
-@pytest.mark.parametrize("strategy", IN_ONE_GO)
-def test_vectors_and_mapped_columns_are_proved(
-    spark: SparkSession, lived: Path, copy_of: CopyOf, strategy: str
-) -> None:
-    folder = copy_of(lived)
-    name = f"delta.`{folder}`"
-    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
-    spark.sql(f"ALTER TABLE {name} RENAME COLUMN id TO `file path`")
-    spark.sql(f"DELETE FROM {name} WHERE `file path` = 30")
-    before = texts(spark, folder)
-    table = ck.open_table(folder)
-    plan = table.plan_compaction(max_deleted_rows_ratio=0, batch_size=1)
-    result = plan.run(strategy=strategy)
-    assert result.verified
-    assert len(result.versions) == (1 if strategy == "rewrite" else plan.num_batches)
-    assert texts(spark, folder) == before
 
 
 def test_what_others_do_meanwhile(spark: SparkSession, wide: Path) -> None:

@@ -28,15 +28,6 @@ def middle(ends: tuple[float, float]) -> float:
     return math.sqrt(ends[0] * ends[1])
 
 
-def width(ends: tuple[float, float]) -> float:
-    return ends[1] / ends[0]
-
-
-def off(predicted: Cost, took: float) -> float:
-    """By what factor a prediction misses."""
-    return max(middle(predicted.seconds) / took, took / middle(predicted.seconds))
-
-
 def keep(file: Path, costs: Sequence[Cost], seconds: Sequence[float]) -> None:
     runs = [[*one.amounts[0].tolist(), took] for one, took in zip(costs, seconds, strict=True)]
     file.write_text(json.dumps({costs[0].strategy: runs}))
@@ -47,12 +38,12 @@ def test_a_first_prediction_is_wide_and_runs_narrow_it(kept: Path) -> None:
     # What isn't JSON is of no use.
     kept.write_text("{")
     assert predict_cost(1_000, 20 * MIB, 3, 18 * MIB).seconds == first.seconds
-    assert 3 < width(first.seconds) < 5
-    took, widths = 4 * first.seconds[1], [width(first.seconds)]
+    took, widths = 4 * first.seconds[1], [first.seconds[1] / first.seconds[0]]
+    assert 3 < widths[0] < 5
     for count in (1, 2, 12):
         keep(kept, [first] * count, [took] * count)
         now = predict_cost(1_000, 20 * MIB, 3, 18 * MIB)
-        widths.append(width(now.seconds))
+        widths.append(now.seconds[1] / now.seconds[0])
         assert now.seconds[0] < took < now.seconds[1]
         assert f"{count} run" in now.basis
     assert widths == sorted(widths, reverse=True)
@@ -67,16 +58,21 @@ def test_rates_are_found_that_runs_had(kept: Path, strategy: str) -> None:
     """On a machine on which each rate is another one than is built in."""
     rates = [rate * factor for rate, factor in zip(cost._RATES[strategy], [3, 0.5, 2] * 3, strict=True)]
     shapes = [(5_000, 10 * MIB, 1), (300, GIB, 8), (40, 2 * GIB, 40), (9_000, 60 * MIB, 2_000), (10, MIB, 1)]
-    made = [predict_cost(files, size, outputs, size, strategy) for files, size, outputs in shapes]
-    true = [float(one.amounts[0] @ rates) for one in made]
-    assert max(map(off, made, true)) > 1.7
+
+    def predict(shapes: Sequence[tuple[int, int, int]]) -> tuple[list[Cost], list[float], float]:
+        """What is predicted, what is true, and by what factor a prediction misses at most."""
+        made = [predict_cost(files, size, outputs, size, strategy) for files, size, outputs in shapes]
+        true = [float(one.amounts[0] @ rates) for one in made]
+        ratios = [middle(one.seconds) / took for one, took in zip(made, true, strict=True)]
+        return made, true, max(max(ratio, 1 / ratio) for ratio in ratios)
+
+    made, true, missed = predict(shapes)
+    assert missed > 1.7
     keep(kept, made * 2, true * 2)
-    learned = [predict_cost(files, size, outputs, size, strategy) for files, size, outputs in shapes]
     # As much as one run may differ from another.
-    assert max(map(off, learned, true)) < math.exp(cost._RUNS_DIFFER)
+    assert predict(shapes)[-1] < math.exp(cost._RUNS_DIFFER)
     # Of another shape than all of them.
-    other = predict_cost(2_000, 500 * MIB, 100, 500 * MIB, strategy)
-    assert off(other, float(other.amounts[0] @ rates)) < 1.5
+    assert predict([(2_000, 500 * MIB, 100)])[-1] < 1.5
 
 
 def test_large_files_are_copied_by_arrow_alone_and_a_bin_is_one_task_of_optimize() -> None:
