@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from compaction_kit import cost, datasets
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, stores
-from tests.bounded import Reader
 from tests.jvm import own_session
 from tests.notebooks.forked import made_once
 from tests.releases import SPARK, streaming_class
@@ -73,19 +72,15 @@ def _is_night(config: pytest.Config) -> bool:
     return bool(config.getoption("--nightly") or config.getoption("--long"))
 
 
-def _is_nightly(item: pytest.Item) -> bool:
-    return item.get_closest_marker("nightly") is not None
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is for the night alone, and put files that take long first.
 
     No process is left with one of these at the end then. Notebooks and browser come before all: they borrow
     the JVM, which then becomes that of the one session.
     """
-    if not _is_night(config):
-        config.hook.pytest_deselected(items=[item for item in items if _is_nightly(item)])
-        items[:] = [item for item in items if not _is_nightly(item)]
+    nightly = [item for item in items if item.get_closest_marker("nightly") and not _is_night(config)]
+    config.hook.pytest_deselected(items=nightly)
+    items[:] = [item for item in items if item not in nightly]
     is_long = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "long")))}
 
     def place(item: pytest.Item) -> int:
@@ -154,13 +149,6 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Made once for all processes of a test run, for it takes a while.
     """
     return made_once(datasets.flights, shared_folder(tmp_path_factory) / "flights")
-
-
-@pytest.fixture(scope="session")
-def apart() -> Iterator[Reader]:
-    """Reads in a process of its own, within bounds."""
-    with closing(Reader()) as one:
-        yield one
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,9 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +22,7 @@ from tests.bounded import Reader
 from tests.chance import examples
 from tests.interop.manifests import write_manifest
 from tests.mutations import mutate
+from tests.sinklog.streams import LINE, make_log
 
 TABLES = ("commits", "classic checkpoint", "v2 checkpoint", "v2 checkpoint in JSON")
 SEEDS = st.integers(0, 2**62)
@@ -35,18 +37,19 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sound")
     for name in TABLES:
         _write_table(folder / name, name)
-    sink = folder / "sink"
-    handmade.write_sink_log(sink, 4)
-    log = sink / "_spark_metadata"
-    entries = [(log / str(batch)).read_text().split("\n")[1] for batch in range(3)]
-    (log / "2.compact").write_text("\n".join(["v1", *entries]))
-    (log / "2").unlink()
-    source = folder / "source" / "sources" / "0"
-    source.mkdir(parents=True)
-    for batch in range(4):
-        entry = json.dumps({"path": f"file:///in/{batch}", "timestamp": 1, "batchId": batch})
-        (source / str(batch)).write_text(f"v1\n{entry}")
+    batch, compaction = f"v1\n{LINE}", "\n".join(["v1", *[LINE] * 3])
+    make_log(folder / "sink" / "_spark_metadata", b0=batch, b1=batch, c2=compaction, b3=batch)
+    read = {"path": "file:///in/0", "timestamp": 1, "batchId": 0}
+    batches = {f"b{number}": f"v1\n{json.dumps(read | {'batchId': number})}" for number in range(4)}
+    make_log(folder / "source" / "sources" / "0", **batches)
     return folder
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Reader]:
+    """Reads in a process of its own, within bounds."""
+    with closing(Reader()) as one:
+        yield one
 
 
 def _commits(features: list[str]) -> list[list[handmade.Action]]:
@@ -117,9 +120,8 @@ def _damaged(folder: Path, seed: int, to: Path, inner: str = "") -> Iterator[str
         shutil.rmtree(to, ignore_errors=True)
 
 
-def _examples(by_day: int, divided_by: int) -> settings:
-    """Some, or with `--long` hundreds, each of which is made anew."""
-    return settings(examples(by_day, divided_by), suppress_health_check=list(HealthCheck), database=None)
+# With `--long` there are hundreds of examples, each of which is made anew.
+ANEW: dict[str, Any] = {"suppress_health_check": list(HealthCheck), "database": None}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def _examples(by_day: int, divided_by: int) -> settings:
 def test_what_is_damaged_is_read_or_refused_in_one_sentence(
     name: str, inner: str, sound: Path, apart: Reader, tmp_path: Path
 ) -> None:
-    @_examples(2, divided_by=5)
+    @settings(examples(1, divided_by=5), **ANEW)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
         # What is read of a table is kept by its path.
@@ -151,7 +153,7 @@ def test_what_is_damaged_is_read_or_refused_in_one_sentence(
 def test_a_damaged_log_that_both_read_has_the_files_that_delta_says(
     name: str, sound: Path, apart: Reader, spark: SparkSession, tmp_path: Path
 ) -> None:
-    @_examples(1, divided_by=25)
+    @settings(examples(1, divided_by=25), **ANEW)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
         copy = tmp_path / str(seed)

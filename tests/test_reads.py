@@ -147,7 +147,6 @@ def test_a_version_that_can_t_be_read_any_more_says_why(
         ("SELECT * FROM flights", "SELECT * FROM {table}"),
         ("select a.id\nfrom db.flights a join `flights` b", "select a.id\nfrom {table} a join {table} b"),
         ("SELECT * FROM delta.`/lake/flights` WHERE x", "SELECT * FROM {table} WHERE x"),
-        ("SELECT * FROM delta.`file:/lake/flights`", "SELECT * FROM {table}"),
         ("SELECT * FROM flights.x JOIN flights_2", "SELECT * FROM flights.x JOIN flights_2"),
         ("SELECT * FROM {table} JOIN flights", "SELECT * FROM {table} JOIN flights"),
         ("origin = 'from flights'", "origin = 'from flights'"),

