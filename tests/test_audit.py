@@ -29,17 +29,20 @@ class File(NamedTuple):
     p: str | None = None
 
 
+Step = File | handmade.Action
+
+
 class Kind(NamedTuple):
     """A table's first commit and its rewrite, what is found of it, and what is spoilt before."""
 
     before: Sequence[File]
-    rewrite: Sequence[File | handmade.Action]
+    rewrite: Sequence[Step]
     outcome: str
     reason: str = ""
     spoil: Callable[[Path], object] = lambda table: None
 
     def write(self, table: Path) -> None:
-        first: list[File | handmade.Action] = [handmade.metadata({"id": "long", "p": "string"}, ["p"])]
+        first: list[Step] = [handmade.metadata({"id": "long", "p": "string"}, ["p"])]
         if any(file.vector for file in self.before):
             first.append(WITH_VECTORS)
         info = {"commitInfo": {"operation": "OPTIMIZE", "engineInfo": "by hand"}}
@@ -49,7 +52,7 @@ class Kind(NamedTuple):
         self.spoil(table)
 
 
-def action(table: Path, one: File | handmade.Action) -> handmade.Action:
+def action(table: Path, one: Step) -> handmade.Action:
     if not isinstance(one, File):
         return one
     add = handmade.write_data(table, one.path, pa.table({"id": one.ids}), {"p": one.p})["add"]
@@ -67,7 +70,7 @@ def clean_up(table: Path) -> None:
 
 
 A, MARKED, OLD = File("a", [0, 1, 2]), File("a", [0, 1, 2], FIRST), remove("a", vector=FIRST)
-REWRITE = [remove("a"), File("b", [0, 1, 2])]
+REWRITE: list[Step] = [remove("a"), File("b", [0, 1, 2])]
 NOT_LIVE = "and {0} of {0} removed files had not been live"
 KINDS = {
     "rows that a vector has deleted come back": Kind(

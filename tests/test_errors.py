@@ -52,7 +52,6 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
             "\n[PARSE_SYNTAX_ERROR] Syntax error. SQLSTATE: 42601 (line 1, pos 4)\n\n== SQL ==",
             "[PARSE_SYNTAX_ERROR] Syntax error",
         ),
-        ("Unknown table `_pyspark_0123456789abcdef0123456789abcdef`.", "Unknown table {table}"),
         (
             "\n  An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
             '  File "a.py", line 1, in f\nZeroDivisionError: division by zero\n',
@@ -75,7 +74,7 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
         ),
         ("", "RuntimeError"),
     ],
-    ids=["Spark's", "the table's stand-in", "Python's", "Java's", "a worker's start", "none"],
+    ids=["Spark's", "Python's", "Java's", "a worker's start", "none"],
 )
 def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> None:
     assert reason_of(RuntimeError(message)) == reason

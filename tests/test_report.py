@@ -17,8 +17,8 @@ def test_a_report_has_each_part_and_needs_no_other_file(shaped: Path, tmp_path: 
     versions = pa.table({"version": [3], "operation": ["WRITE"]})
     history, path = Section("History", (versions,)), tmp_path / "report.html"
     page = ck.write_report(path, "Sales & <returns>", section, history, figure).read_text(encoding="utf-8")
-    parts = ("<h1>Sales &amp; &lt;returns&gt;</h1>", "<h2>Plan</h2>", plan.explain().splitlines()[0])
-    parts += ("Nothing &lt; everything.", "where=&#x27;a &lt; b&#x27;", "<h2>History</h2>", "WRITE</td>")
+    parts = ["<h1>Sales &amp; &lt;returns&gt;</h1>", "<h2>Plan</h2>", plan.explain().splitlines()[0]]
+    parts += ["Nothing &lt; everything.", "where=&#x27;a &lt; b&#x27;", "<h2>History</h2>", "WRITE</td>"]
     places = [page.rindex(part) for part in (*parts, '<svg role="img" aria-label="Words for it"')]
     assert places == sorted(places)
     assert "<script" not in page

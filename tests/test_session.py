@@ -2,9 +2,9 @@ import logging
 import os
 import signal
 import subprocess
-import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,11 +22,8 @@ pytestmark = pytest.mark.spark
 
 def test_the_running_session_is_given_again_also_in_a_new_thread(spark: SparkSession) -> None:
     assert get_spark() is get_spark({"spark.app.name": "another"}) is active_spark() is spark
-    found: list[SparkSession] = []
-    thread = threading.Thread(target=lambda: found.append(get_spark()))
-    thread.start()
-    thread.join(60)
-    assert [session.sparkContext for session in found] == [spark.sparkContext]
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(get_spark).result(60).sparkContext is spark.sparkContext
     assert "DeltaSparkSessionExtension" in str(spark.conf.get("spark.sql.extensions"))
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
 
@@ -56,16 +53,12 @@ import sys
 sys.modules["delta"] = None
 from compaction_kit import get_spark, interop
 from compaction_kit.errors import SessionError
-
-def refused(config=None):
+for config in {}, {"spark.jars.packages": "org.example:nowhere:1.0"}:
     try:
         get_spark(config)
     except SessionError as error:
         print(error)
-
-refused()
-del sys.modules["delta"]
-refused({"spark.jars.packages": "org.example:nowhere:1.0"})
+    sys.modules.pop("delta", None)
 """
 WITHOUT_JAVA = """
 import os, shutil

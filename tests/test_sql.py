@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from compaction_kit import interop, open_table
+from compaction_kit import open_table
 from compaction_kit.discovery import catalog_tables
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.reads import measure_reads
@@ -84,24 +82,6 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     assert len(folders.data_files(path)) == table.files().num_files
     assert {neighbour: folders.listing(neighbour) for neighbour in before} == before
     assert {one.name for place in tmp_path.iterdir() for one in place.iterdir()} == {name, taken_for(name)}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", EACH)
-def test_manifest_and_formats_are_those_of_the_table_of_that_name(
-    spark: SparkSession, lived: Path, tmp_path: Path, name: str
-) -> None:
-    path, neighbour = tmp_path / name, tmp_path / taken_for(name)
-    for folder in (path, neighbour):
-        folder.mkdir()
-        pq.write_table(pa.table({"id": range(4)}), folder / "a.parquet")
-    before = folders.listing(neighbour)
-    table = interop.plan_convert(path, spark=spark).run().table
-    interop.generate_manifest(table)
-    assert (table.version, interop.read_manifest(table).num_rows) == (0, len(folders.data_files(path)))
-    assert interop.read_through_manifest(table).count() == 4
-    interop.plan_to_parquet(table).run()
-    assert folders.listing(neighbour) == before
 
 
 def test_a_users_own_variables_are_replaced_as_spark_does(

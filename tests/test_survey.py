@@ -166,7 +166,7 @@ def test_overlap_is_by_the_first_column_whose_stats_have_bounds(tmp_path: Path) 
 
 def test_what_names_nothing_is_refused(lake: Path) -> None:
     for where in ("", None, 5, ["t", ""], b"t"):
-        refused(partial(survey, where), InvalidArgumentError, "where=")
+        refused(partial(survey, where), InvalidArgumentError, "where=")  # type: ignore[arg-type]
     refused(partial(survey, lake, max_file_size="12 parsecs"), InvalidArgumentError, '"12 parsecs"')
     refused(partial(survey, "hdfs://127.0.0.1:1/lake"), StorageError, "check the endpoint and network")
     refused(partial(survey, lake / "no such"), TableNotFoundError, "no such", "check the spelling")

@@ -28,10 +28,8 @@ def refused(call: Callable[[], object], kind: type[Exception], *words: str) -> N
     with pytest.raises(CompactionKitError) as caught:
         call()
     assert type(caught.value) is kind
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in words:
-        assert word in message
+    assert "\n" not in str(caught.value)
+    assert [word for word in words if word not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize("form", [str, Path, lambda path: f"file:{path}", lambda path: f"file://{path}"])
@@ -59,10 +57,8 @@ def test_what_is_no_table_is_refused_and_left_alone(tmp_path: Path) -> None:
 
 def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:
     table = open_table(handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")]))
-    before = folders.listing(tmp_path)
     assert table.files().num_files == 0
     refused(table.plan_compaction, EmptyTableError, "empty at version 1", "nothing to compact")
-    assert folders.listing(tmp_path) == before
 
 
 @pytest.mark.parametrize("size", ["12 parsecs", 0, True, 1.5])

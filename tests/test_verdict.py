@@ -134,22 +134,18 @@ def test_an_empty_table_is_healthy_and_one_that_can_t_be_read_is_not(tmp_path: P
     assert after_a_run == Verdict("error", ("No log.", "It was cancelled."))
 
 
-@pytest.fixture
-def done() -> CompactionResult:
-    """The result of a run, in numbers that a test can tell apart."""
-    nothing = CompactionResult("none", "the plan is empty", np.array([1_000]), np.array([1_000]))
-    counts = {"num_files_removed": 30, "num_files_added": 1, "bytes_removed": 3 * KIB, "bytes_added": KIB}
-    proof = {"verified": True, "fingerprint": Fingerprint(1_200, (1, 2), ("DuckDB", "Spark"))}
-    return replace(nothing, strategy="arrow", versions=(366,), seconds=3.2, **counts, **proof)  # type: ignore[arg-type]
+# Numbers that a test can tell apart.
+COUNTS = {"num_files_removed": 30, "num_files_added": 1, "bytes_removed": 3 * KIB, "bytes_added": KIB}
+PROOF = {"verified": True, "fingerprint": Fingerprint(1_200, (1, 2), ("DuckDB", "Spark"))}
+SIZES = np.array([1_000])
+DONE = CompactionResult("arrow", "", SIZES, SIZES, versions=(366,), seconds=3.2, **COUNTS, **PROOF)  # type: ignore[arg-type]
 
 
-def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(
-    tmp_path: Path, done: CompactionResult
-) -> None:
+def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(tmp_path: Path) -> None:
     runs = pa.table({"version": [1, 2] * 3, "repeat": [0, 0, 1, 1, 2, 2], "seconds": [2.0, 0.5] * 3})
     reads = ReadComparison("id < 3", (1, 2), 2.0, 0.5, 30, 1, 10, 35, runs, False, True)
-    assert "\nMeasured by id < 3: 4.0 times as fast" in str(Verdict.of(None, None, result=done, reads=reads))
-    assert verdict_of(files_of(tmp_path, *small(1)), result=done) == Verdict(
+    assert "\nMeasured by id < 3: 4.0 times as fast" in str(Verdict.of(None, None, result=DONE, reads=reads))
+    assert verdict_of(files_of(tmp_path, *small(1)), result=DONE) == Verdict(
         "good",
         (
             "30 files became 1: 3 KiB → 1 KiB in 3.2 s, as version 366, by arrow.",
@@ -170,9 +166,9 @@ def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(
     ],
 )
 def test_after_a_run_what_was_not_smooth_is_said(
-    done: CompactionResult, changes: dict[str, object], kind: str, sentence: str
+    changes: dict[str, object], kind: str, sentence: str
 ) -> None:
-    verdict = Verdict.of(None, None, result=replace(done, **changes))  # type: ignore[arg-type]
+    verdict = Verdict.of(None, None, result=replace(DONE, **changes))  # type: ignore[arg-type]
     assert verdict is not None
     assert (verdict.kind, sentence in str(verdict)) == (kind, True), str(verdict)
 
