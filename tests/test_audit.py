@@ -33,34 +33,40 @@ Step = File | handmade.Action
 
 
 class Kind(NamedTuple):
-    """A table's first commit and its rewrite, what is found of it, and what is spoilt before."""
+    """A table's file and its rewrite, what is found of it, and what is spoilt before."""
 
-    before: Sequence[File]
+    file: File
     rewrite: Sequence[Step]
     outcome: str
     reason: str = ""
     spoil: Callable[[Path], object] = lambda table: None
 
     def write(self, table: Path) -> None:
-        first: list[Step] = [handmade.metadata({"id": "long", "p": "string"}, ["p"])]
-        if any(file.vector for file in self.before):
-            first.append(WITH_VECTORS)
+        columns = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+        first = [columns, *([WITH_VECTORS] if self.file.vector else []), action(table, self.file)]
         info = {"commitInfo": {"operation": "OPTIMIZE", "engineInfo": "by hand"}}
-        rewrite = [action(table, one) for one in self.rewrite]
-        rewrite = [one if "metaData" in one else handmade.unchanged(one) for one in rewrite]
-        handmade.write_log(table, [action(table, one) for one in [*first, *self.before]], [info, *rewrite])
+        handmade.write_log(table, first, [info, *(action(table, step) for step in self.rewrite)])
         self.spoil(table)
 
 
-def action(table: Path, one: Step) -> handmade.Action:
-    if not isinstance(one, File):
-        return one
-    add = handmade.write_data(table, one.path, pa.table({"id": one.ids}), {"p": one.p})["add"]
-    return {"add": add | ({"deletionVector": one.vector} if one.vector else {})}
+def action(table: Path, step: Step) -> handmade.Action:
+    """The action of a step, which says that it changes no data."""
+    if isinstance(step, File):
+        add = handmade.write_data(table, step.path, pa.table({"id": step.ids}), {"p": step.p})["add"]
+        step = {"add": add | ({"deletionVector": step.vector} if step.vector else {})}
+    return step if "metaData" in step else handmade.unchanged(step)
 
 
 def damage_parquet(table: Path) -> None:
     (table / "b").write_bytes(b"x" * (table / "b").stat().st_size)
+
+
+def damage_log(table: Path) -> None:
+    handmade.commit_path(table, 0).write_text('{"add":')
+
+
+def vacuum(table: Path) -> None:
+    (table / "a").unlink()
 
 
 def clean_up(table: Path) -> None:
@@ -70,42 +76,30 @@ def clean_up(table: Path) -> None:
 
 
 A, MARKED, OLD = File("a", [0, 1, 2]), File("a", [0, 1, 2], FIRST), remove("a", vector=FIRST)
-REWRITE: list[Step] = [remove("a"), File("b", [0, 1, 2])]
+NEW = File("b", [0, 1, 2])
+REWRITE: list[Step] = [remove("a"), NEW]
 NOT_LIVE = "and {0} of {0} removed files had not been live"
 KINDS = {
-    "rows that a vector has deleted come back": Kind(
-        [MARKED], [OLD, File("b", [0, 1, 2])], "refuted", "2 rows became 3"
-    ),
+    "rows that a vector has deleted come back": Kind(MARKED, [OLD, NEW], "refuted", "2 rows became 3"),
     # The remove action lacks the vector, so that the old file stays live.
     "trinodb/trino#31253": Kind(
-        [MARKED], [remove("a"), File("b", [1, 2])], "refuted", f"0 rows became 2, {NOT_LIVE.format(1)}"
+        MARKED, [remove("a"), File("b", [1, 2])], "refuted", f"0 rows became 2, {NOT_LIVE.format(1)}"
     ),
     # The remove actions name files that the table never had.
     "delta-io/delta-rs#3906": Kind(
-        [A], [remove("c"), remove("d"), REWRITE[1]], "refuted", f"0 rows became 3, {NOT_LIVE.format(2)}"
+        A, [remove("c"), remove("d"), NEW], "refuted", f"0 rows became 3, {NOT_LIVE.format(2)}"
     ),
-    "one value": Kind([A], [remove("a"), File("b", [0, 1, 3])], "refuted", "3 rows became other rows"),
-    "the same file in another partition": Kind(
-        [A], [File("a", [0, 1, 2], p="2")], "refuted", "3 rows became other rows"
-    ),
-    "a larger vector": Kind([MARKED], [OLD, File("a", [0, 1, 2], TWO)], "refuted", "2 rows became 1"),
-    "not Parquet": Kind(
-        [A], REWRITE, "can't be read", "versions 0 and 1 can't be compared", spoil=damage_parquet
-    ),
-    "columns too": Kind([A], [MORE_COLUMNS, *REWRITE], "can't be read", "the commit changes the columns too"),
-    "damaged": Kind(
-        [A],
-        REWRITE,
-        *("can't be read", "damaged"),
-        spoil=lambda table: handmade.commit_path(table, 0).write_text('{"add":'),
-    ),
-    "without the rows that a vector has deleted": Kind([MARKED], [OLD, File("b", [2, 1])], "proved"),
+    "one value": Kind(A, [remove("a"), File("b", [0, 1, 3])], "refuted", "3 rows became other rows"),
+    "another partition": Kind(A, [File("a", [0, 1, 2], p="2")], "refuted", "3 rows became other rows"),
+    "a larger vector": Kind(MARKED, [OLD, File("a", [0, 1, 2], TWO)], "refuted", "2 rows became 1"),
+    "not Parquet": Kind(A, REWRITE, "can't be read", "0 and 1 can't be compared", damage_parquet),
+    "columns too": Kind(A, [MORE_COLUMNS, *REWRITE], "can't be read", "the commit changes the columns too"),
+    "damaged": Kind(A, REWRITE, "can't be read", "damaged", damage_log),
+    "without the rows that a vector has deleted": Kind(MARKED, [OLD, File("b", [2, 1])], "proved"),
     # A live file again, as ANALYZE writes it.
-    "statistics alone": Kind([A], [A], "proved"),
-    "vacuumed": Kind(
-        [A], REWRITE, "files are gone", "1 file can't be found", spoil=lambda table: (table / "a").unlink()
-    ),
-    "cleaned up": Kind([A], REWRITE, "files are gone", "the log no longer has version 0", spoil=clean_up),
+    "statistics alone": Kind(A, [A], "proved"),
+    "vacuumed": Kind(A, REWRITE, "files are gone", "1 file can't be found", vacuum),
+    "cleaned up": Kind(A, REWRITE, "files are gone", "the log no longer has version 0", clean_up),
 }
 
 
