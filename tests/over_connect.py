@@ -19,17 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
 import compaction_kit as ck
-from compaction_kit import datasets, interop
-from compaction_kit.errors import (
-    ConflictError,
-    InvalidArgumentError,
-    RunCancelled,
-    RunFailedError,
-    SessionError,
-    StorageError,
-    UnsupportedTableError,
-    VerificationError,
-)
+from compaction_kit import datasets, errors, interop
 from compaction_kit.execute import Progress
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, handmade
@@ -126,7 +116,7 @@ def test_vacuum_deletes_what_was_planned(spark: SparkSession, changed: Path) -> 
     table = ck.open_table(changed)
     table.plan_compaction().run(verify=False)
     check = "spark.databricks.delta.retentionDurationCheck.enabled"
-    with pytest.raises(InvalidArgumentError, match=check):
+    with pytest.raises(errors.InvalidArgumentError, match=check):
         table.plan_vacuum(retention="0 hours")
     with session_confs(spark, {check: "false"}):
         seen: list[float] = []
@@ -143,11 +133,13 @@ def test_a_plan_that_needs_arrow_is_refused_by_name(changed: Path) -> None:
         (table.plan_compaction(), "arrow"),
         (table.plan_compaction(order="ingest"), "auto"),
     ):
-        with pytest.raises(UnsupportedTableError, match=NO_JVM) as caught:
+        with pytest.raises(errors.UnsupportedTableError, match=NO_JVM) as caught:
             plan.run(strategy=strategy)
         assert "\n" not in str(caught.value)
     assert folders.listing(changed) == before
-    with pytest.raises(SessionError, match="has no JVM in reach, as over Spark Connect, and no transaction"):
+    with pytest.raises(
+        errors.SessionError, match="has no JVM in reach, as over Spark Connect, and no transaction"
+    ):
         races.play(changed.parent / "lessons", "compaction with delete")
 
 
@@ -156,12 +148,12 @@ def test_a_cancelled_run_leaves_what_the_error_says(spark: SparkSession, wide: P
     table = ck.open_table(wide)
     before = texts(spark, wide)
     plan = table.plan_compaction()
-    with pytest.raises(RunCancelled, match="cancelled: nothing was committed, the table is as it was"):
+    with pytest.raises(errors.RunCancelled, match="cancelled: nothing was committed, the table is as it was"):
         plan.run(strategy=strategy, progress=stop_at("Rewriting", KeyboardInterrupt))
     # Bins that were about to begin may still be written, by threads that Delta has for them.
     time.sleep(1)
     assert table.version == plan.version
-    with pytest.raises(RunCancelled, match="the table was restored to version 2, as version 4"):
+    with pytest.raises(errors.RunCancelled, match="the table was restored to version 2, as version 4"):
         plan.run(strategy=strategy, progress=stop_at("Comparing", KeyboardInterrupt))
     assert table.files().num_files == plan.num_files_removed
     assert texts(spark, wide) == before
@@ -170,7 +162,7 @@ def test_a_cancelled_run_leaves_what_the_error_says(spark: SparkSession, wide: P
 def test_content_that_differs_is_undone(spark: SparkSession, changed: Path) -> None:
     before, files = on_disk(changed, 4), folders.data_files(changed)
     progress = once("Comparing", lambda: spoil(changed, files))
-    with pytest.raises(VerificationError, match="the table was restored to version 4, as version 6"):
+    with pytest.raises(errors.VerificationError, match="the table was restored to version 4, as version 6"):
         ck.open_table(changed).plan_compaction().run(progress=progress)
     assert by_spark(spark, changed) == before
 
@@ -186,7 +178,7 @@ def test_what_others_do_meanwhile(spark: SparkSession, wide: Path) -> None:
     table.plan_restore(2).run()
     plan = table.plan_compaction()
     removals = [handmade.remove(path, int(time.time() * 1000)) for path in plan.files["path"].to_pylist()]
-    with pytest.raises(ConflictError, match="make a new plan; nothing was committed") as caught:
+    with pytest.raises(errors.ConflictError, match="make a new plan; nothing was committed") as caught:
         plan.run(strategy="optimize", progress=once_rewriting(commit_behind(wide, 6, removals)))
     assert "\n" not in str(caught.value)
 
@@ -195,7 +187,7 @@ def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
     plan = ck.open_table(changed).plan_compaction()
     (changed / plan.files["path"].to_pylist()[0]).unlink()
     for strategy in IN_ONE_GO:
-        with pytest.raises(RunFailedError, match=r"the table is as it was.*(?i:not.exist)") as caught:
+        with pytest.raises(errors.RunFailedError, match=r"the table is as it was.*(?i:not.exist)") as caught:
             plan.run(strategy=strategy)
         assert "\n" not in str(caught.value)
 
@@ -224,7 +216,7 @@ def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path:
 
 
 def test_what_hadoop_alone_reaches_is_refused_by_name() -> None:
-    with pytest.raises(StorageError, match="can't be reached over Spark Connect, as only Hadoop"):
+    with pytest.raises(errors.StorageError, match="can't be reached over Spark Connect, as only Hadoop"):
         ck.open_table("hdfs://127.0.0.1:1/t")
 
 
@@ -247,7 +239,9 @@ def test_at_last_a_server_that_dies_is_told_in_one_sentence(spark: SparkSession,
     plan = ck.open_table(wide).plan_compaction()
     files = folders.data_files(wide)
     death = once_rewriting(lambda: os.kill(int(os.environ[SERVER]), signal.SIGKILL))
-    with pytest.raises(RunFailedError, match=r"server of Spark Connect .* so far, nothing was") as caught:
+    with pytest.raises(
+        errors.RunFailedError, match=r"server of Spark Connect .* so far, nothing was"
+    ) as caught:
         plan.run(progress=death)
     assert "\n" not in str(caught.value)
     # The log is in reach still, and as it was.

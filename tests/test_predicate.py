@@ -84,23 +84,12 @@ def test_a_predicate_that_can_not_be_used_is_refused_in_one_sentence(
     assert folders.listing(typed) == before
 
 
-@pytest.mark.parametrize(
-    ("chosen", "where"),
-    [
-        ("0", "`n` = CAST('1' AS integer) AND `d` = CAST('2024-01-01' AS date) AND `s p` = 'a'"),
-        ("3", "`n` = CAST('10' AS integer) AND `d` IS NULL AND `s p` = ''"),
-        ("4", "`n` IS NULL AND `d` = CAST('2023-12-31' AS date) AND `s p` IS NULL"),
-        ("1", "AND `s p` = CAST(X'69742773' AS STRING)"),
-        ("0235", ") OR (`n` = CAST('10' AS integer) AND `d` IS NULL AND "),
-        ("012345", " OR "),
-    ],
-)
+@pytest.mark.parametrize("chosen", ["0", "1", "3", "4", "0235", "012345"])
 def test_the_predicate_for_given_partitions_selects_them_and_no_other(
-    spark: SparkSession, typed: Path, chosen: str, where: str
+    spark: SparkSession, typed: Path, chosen: str
 ) -> None:
     files = open_table(typed).files()
     predicate = partitions_predicate(spark, files, np.array([int(number) for number in chosen]))
-    assert where in predicate
     assert paths(typed, predicate) == chosen
 
 

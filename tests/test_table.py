@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import get_spark, open_table
+from compaction_kit import errors, get_spark, open_table
 from compaction_kit.active import active_spark
-from compaction_kit.errors import (
-    CompactionKitError,
-    EmptyTableError,
-    InvalidArgumentError,
-    NotADeltaTableError,
-    TableNotFoundError,
-)
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 from tests.conftest import SetConf
@@ -25,7 +18,7 @@ from tests.conftest import SetConf
 
 def refused(call: Callable[[], object], kind: type[Exception], *words: str) -> None:
     """The call is refused in one sentence that holds the words."""
-    with pytest.raises(CompactionKitError) as caught:
+    with pytest.raises(errors.CompactionKitError) as caught:
         call()
     assert type(caught.value) is kind
     assert "\n" not in str(caught.value)
@@ -45,27 +38,32 @@ def test_what_is_no_table_is_refused_and_left_alone(tmp_path: Path) -> None:
     (empty / "_delta_log").mkdir(parents=True)
     before = folders.listing(tmp_path)
     for path in (tmp_path, data):
-        refused(partial(open_table, path), NotADeltaTableError, str(path), "no _delta_log folder")
-    refused(partial(open_table, empty), NotADeltaTableError, str(empty), "_delta_log folder is empty")
-    refused(partial(open_table, nothing), TableNotFoundError, str(nothing), "does not exist; check the spell")
-    assert issubclass(TableNotFoundError, FileNotFoundError)
+        refused(partial(open_table, path), errors.NotADeltaTableError, str(path), "no _delta_log folder")
+    refused(partial(open_table, empty), errors.NotADeltaTableError, str(empty), "_delta_log folder is empty")
+    refused(
+        partial(open_table, nothing),
+        errors.TableNotFoundError,
+        str(nothing),
+        "does not exist; check the spell",
+    )
+    assert issubclass(errors.TableNotFoundError, FileNotFoundError)
     assert folders.listing(tmp_path) == before
     table = open_table(handmade.write_log(data.with_name("t"), [handmade.add("a")]))
     table.path.rename(tmp_path / "elsewhere")
-    refused(table.files, TableNotFoundError, str(tmp_path / "t"), "does not exist")
+    refused(table.files, errors.TableNotFoundError, str(tmp_path / "t"), "does not exist")
 
 
 def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:
     table = open_table(handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")]))
     assert table.files().num_files == 0
-    refused(table.plan_compaction, EmptyTableError, "empty at version 1", "nothing to compact")
+    refused(table.plan_compaction, errors.EmptyTableError, "empty at version 1", "nothing to compact")
 
 
 @pytest.mark.parametrize("size", ["12 parsecs", 0, True, 1.5])
 @pytest.mark.parametrize("name", ["min_file_size", "max_file_size"])
 def test_a_size_that_is_none(shaped: Path, name: str, size: Any) -> None:
     plan = partial(open_table(shaped).plan_compaction, **{name: size})
-    refused(plan, InvalidArgumentError, f"{name}=", str(size))
+    refused(plan, errors.InvalidArgumentError, f"{name}=", str(size))
 
 
 @pytest.mark.spark
@@ -114,7 +112,9 @@ def test_a_table_of_the_catalog_opens_by_name_in_the_session_given_or_the_runnin
         spark.sql("DROP TABLE kit_named")
     assert open_table(shaped).spark is get_spark()
     for name in ("no_such_table", "default.no_such_table", "no_such_schema.t"):
-        refused(partial(open_table, name), TableNotFoundError, name, "no such path", "no such Delta table")
+        refused(
+            partial(open_table, name), errors.TableNotFoundError, name, "no such path", "no such Delta table"
+        )
 
 
 @pytest.mark.works("local disk", "read")
