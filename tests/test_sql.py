@@ -76,7 +76,7 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
         assert table.plan_restore(1).run().version == 3
         sorts = table.plan_compaction(zorder_by="a${x}")
         assert sorts.run(strategy="optimize", verify=False).versions == (4,)
-    assert measure_reads(spark, path, 1, table.version, "id < 3", 1).same_result
+        assert measure_reads(spark, path, 1, table.version, "id < 3", 1).same_result
     vacuum = table.plan_vacuum("0 hours")
     assert vacuum.run().num_files == vacuum.num_files > 0
     assert len(folders.data_files(path)) == table.files().num_files
