@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from tests import handmade
 from tests.handmade import add, metadata, remove, write_log
+from tests.test_table import refused
 
 
 def rows(table: Path, start: int, end: int) -> set[tuple[Any, ...]]:
@@ -30,9 +32,7 @@ def table(tmp_path: Path) -> Path:
 def test_a_diff_has_the_files_of_one_side_alone_with_their_live_rows(table: Path) -> None:
     assert rows(table, 0, 1) == {("b", "added", None)}
     assert rows(table, 0, 3) == {("a", "removed", 10), ("a", "added", 7), ("b", "added", None)}
-    turned = {"added": "removed", "removed": "added"}
-    backwards = {(path, turned[change], records) for path, change, records in rows(table, 0, 3)}
-    assert rows(table, 3, 0) == backwards
+    assert rows(table, 3, 0) == {("a", "added", 10), ("a", "removed", 7), ("b", "removed", None)}
     diff = open_table(table).diff(0, 3)
     assert (diff.num_files_added, diff.num_files_removed) == (2, 1)
     assert (diff.bytes_added, diff.bytes_removed) == (30, 10)
@@ -48,12 +48,5 @@ def test_a_diff_has_the_files_of_one_side_alone_with_their_live_rows(table: Path
 @pytest.mark.parametrize("version", [-1, 4, 1.5, "1", True])
 def test_a_version_out_of_range_is_refused_in_one_sentence(table: Path, version: Any) -> None:
     opened = open_table(table)
-    for call in (
-        lambda: opened.diff(0, version),
-        lambda: opened.at(version),
-        lambda: opened.plan_restore(version),
-        lambda: opened.files(version),
-    ):
-        with pytest.raises(InvalidArgumentError, match=f"version={version!r} ") as caught:
-            call()
-        assert "\n" not in str(caught.value)
+    for call in (opened.at, opened.plan_restore, opened.files, partial(opened.diff, 0)):
+        refused(partial(call, version), InvalidArgumentError, f"version={version!r} ")

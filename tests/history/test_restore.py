@@ -2,7 +2,6 @@ import _thread
 import json
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,52 +15,15 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import restore
 from compaction_kit.execute.delta import commit_restore
-from compaction_kit.history import RestorePlan
 from compaction_kit.history import restore as restoring
 from compaction_kit.retention import GUARD
-from tests import deltas_view, folders, handmade
+from tests import folders, handmade
 from tests.ageing import age_file
-from tests.conftest import CopyOf
+from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, remove
 from tests.releases import HAS_GUARD
 
 pytestmark = pytest.mark.spark
-
-
-def assert_as_planned(table: Path, plan: RestorePlan) -> None:
-    """Check that version 5 of a copy of `lived` is the restore of this plan."""
-    for kind, change in (("add", "added"), ("remove", "removed")):
-        paths = [action["path"] for action in handmade.actions_of(table, 5, kind)]
-        assert sorted(paths) == sorted(plan.diff.paths(change))
-    assert open_table(table).diff(plan.target, 5).same_content
-    # Version 3 compacted version 2.
-    assert open_table(table).versions()["same_content_as"][5].as_py() == {0: 0, 3: 2}[plan.target]
-
-
-@pytest.mark.works("local disk", "restore")
-@pytest.mark.parametrize("target", [0, pytest.param(3, marks=pytest.mark.nightly)])
-def test_a_restore_does_what_its_plan_shows_and_is_refused_while_the_guard_blocks_it(
-    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: Callable[[str, str], None], target: int
-) -> None:
-    table = copy_of(lived)
-    for version in range(target + 1):
-        age_file(handmade.commit_path(table, version), 10)
-    deltas_view.forget(spark)
-    before = folders.listing(table)
-    plan = open_table(table, spark).plan_restore(target)
-    if HAS_GUARD:
-        assert plan.is_blocked
-        with pytest.raises(InvalidArgumentError, match="Delta blocks versions older than"):
-            plan.run()
-        confs(GUARD, "false")
-        plan = open_table(table, spark).plan_restore(target)
-    assert folders.listing(table) == before
-    result = plan.run()
-    assert (result.version, result.restored, result.as_planned) == (5, target, True)
-    assert (result.num_files_added, result.bytes_added) == (plan.diff.num_files_added, plan.diff.bytes_added)
-    assert_as_planned(table, plan)
-    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5"):
-        plan.run()
 
 
 def committed(table: Path, version: int) -> list[str]:
@@ -75,18 +37,35 @@ def committed(table: Path, version: int) -> list[str]:
     return sorted(json.dumps(constant(*one), sort_keys=True) for action in actions for one in action.items())
 
 
-def assert_equal_commits(spark: SparkSession, table: Path, other: Path, target: int) -> None:
-    plan = open_table(table, spark).plan_restore(target)
-    assert plan.run().as_planned
-    restore(spark, str(other), target)
-    assert committed(table, plan.version + 1) == committed(other, plan.version + 1)
-
-
+@pytest.mark.works("local disk", "restore")
 @pytest.mark.parametrize("target", [1, *(pytest.param(one, marks=pytest.mark.nightly) for one in (0, 3))])
-def test_a_restore_commits_what_delta_s_does(
-    spark: SparkSession, copy_of: CopyOf, lived: Path, tmp_path: Path, target: int
+def test_a_restore_is_refused_while_the_guard_blocks_it_and_commits_what_delta_s_does(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf, tmp_path: Path, target: int
 ) -> None:
-    assert_equal_commits(spark, copy_of(lived), folders.copy(lived, tmp_path / "other"), target)
+    table = copy_of(lived)
+    for version in range(target + 1):
+        age_file(handmade.commit_path(table, version), 10)
+    other = folders.copy(table, tmp_path / "other")
+    before = folders.listing(table)
+    plan = open_table(table, spark).plan_restore(target)
+    if HAS_GUARD:
+        assert plan.is_blocked
+        with pytest.raises(InvalidArgumentError, match="Delta blocks versions older than"):
+            plan.run()
+        confs(GUARD, "false")
+        plan = open_table(table, spark).plan_restore(target)
+    assert folders.listing(table) == before
+    result = plan.run()
+    assert (result.version, result.restored, result.as_planned) == (5, target, True)
+    assert (result.num_files_added, result.bytes_added) == (plan.diff.num_files_added, plan.diff.bytes_added)
+    for kind, change in (("add", "added"), ("remove", "removed")):
+        paths = [action["path"] for action in handmade.actions_of(table, 5, kind)]
+        assert sorted(paths) == sorted(plan.diff.paths(change))
+    assert open_table(table).diff(target, 5).same_content
+    restore(spark, str(other), target)
+    assert committed(table, 5) == committed(other, 5)
+    with pytest.raises(StalePlanError, match="made at version 4 and the table is at 5"):
+        plan.run()
 
 
 @pytest.mark.nightly
@@ -108,23 +87,14 @@ def test_a_restore_of_a_clustered_table_with_row_ids_commits_what_delta_s_does(
         spark.sql(statement.format(f"delta.`{table}`"))
     for target in (5, 4, 2):
         one, other = (folders.copy(table, tmp_path / f"{target}{copy}") for copy in "ab")
-        assert_equal_commits(spark, one, other, target)
+        assert open_table(one, spark).plan_restore(target).run().as_planned
+        restore(spark, str(other), target)
+        assert committed(one, 7) == committed(other, 7)
 
 
-@pytest.mark.parametrize(
-    ("is_done", "outcome"),
-    [
-        (False, "nothing was committed, the table is as it was"),
-        (True, "version 5 is committed, with the content of version 3"),
-    ],
-)
+@pytest.mark.parametrize("is_done", [False, True])
 def test_an_interrupted_restore_says_what_is_committed(
-    spark: SparkSession,
-    copy_of: CopyOf,
-    lived: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    is_done: bool,
-    outcome: str,
+    spark: SparkSession, copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
     def interrupted(*args: Any) -> None:
         if is_done:
@@ -135,12 +105,12 @@ def test_an_interrupted_restore_says_what_is_committed(
 
     monkeypatch.setattr(restoring, "commit_restore", interrupted)
     table = open_table(copy_of(lived), spark)
-    plan = table.plan_restore(3)
+    outcome = "version 5 is committed, with the content of version 3" if is_done else "nothing was committed"
     with pytest.raises(RunCancelled, match=f"The restore was cancelled: {outcome}"):
-        plan.run()
+        table.plan_restore(3).run()
     assert table.version == 4 + is_done
     if is_done:
-        assert_as_planned(table.path, plan)
+        assert table.diff(3, 5).same_content
 
 
 def test_a_restore_whose_files_are_gone_lists_them_and_is_refused(
@@ -193,17 +163,12 @@ def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_will_see(
         (0, "s 1 (DELETE), 2 (DELETE), 4 (WRITE) did."),
         (3, " 4 (WRITE) did: 5 rows fewer."),
     ):
-        first = open_table(lived).plan_restore(target).explain().splitlines()[0]
-        assert first == f"RESTORE to version {target} would take back what version{words}"
-    handmade.write_log(tmp_path, [add("a")], [remove("a")], [add("b")])
-    assert "fails at the commit unless" in open_table(tmp_path).plan_restore(0).explain()
+        assert f"would take back what version{words}" in open_table(lived).plan_restore(target).explain()
+    table = open_table(handmade.write_log(tmp_path, [add("a")], [remove("a")], [add("b")]))
+    assert "fails at the commit unless" in table.plan_restore(0).explain()
     handmade.write_commit(tmp_path, 3, [remove("b")])
-    explained = open_table(tmp_path).plan_restore(0).explain()
+    explained = table.plan_restore(0).explain()
     assert "reads the rows of 1 file again" in explained
     assert "fails" not in explained
     handmade.write_commit(tmp_path, 4, [add("a")])
-    plan = open_table(tmp_path).plan_restore(0)
-    assert "Version 0 has the same files as version 4" in plan.explain()
-    # The file was never there.
-    assert not plan.can_run
-    assert "be restored: 1 file that it needs is missing" in plan.explain()
+    assert "Version 0 has the same files as version 4" in table.plan_restore(0).explain()
