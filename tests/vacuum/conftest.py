@@ -6,6 +6,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests import deltas_view, handmade
@@ -57,3 +59,22 @@ def drop_file(table: Path, path: str, days_old: float = 0) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("x")
     age_file(file, days_old)
+
+
+def probe(spark: SparkSession, table: Path, version: int) -> str:
+    """Try to read a version; returns the value that `Table.versions` should have in `readable`."""
+    try:
+        # A count would be answered by statistics alone.
+        spark.read.format("delta").option("versionAsOf", version).load(str(table)).select("id").collect()
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if "BEYOND_DELETED_FILE_RETENTION_DURATION" in text:
+            return "blocked"
+        if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
+            return "missing files"
+        # The last is Delta's before 4.1.
+        gone = "VersionNotFound", "DELTA_VERSION", "LOG_FILE_NOT_FOUND", "Cannot time travel Delta table"
+        if any(what in text for what in gone):
+            return "log gone"
+        raise
+    return "yes"

@@ -1,6 +1,9 @@
 """Versions of random tables can be read as told; plans are what VACUUM deletes, and cost what they say."""
 
+import contextlib
 import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
@@ -8,26 +11,50 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.execute.jobs import session_confs
+from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
 from compaction_kit.retention import GUARD
-from tests import folders
-from tests.history.random_histories import (
-    RETENTION_DAYS,
-    History,
-    Step,
-    histories,
-    made,
-    probe,
-    probe_all,
-    take,
-)
-from tests.vacuum.conftest import content, drop_file, listed
+from compaction_kit.storage import open_store
+from tests import ageing, deltas_view, folders, handmade
+from tests.vacuum.conftest import content, drop_file, listed, probe
 
 pytestmark = pytest.mark.spark
 PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
+
+STEPS = [*3 * ["append"], *2 * ["delete", "checkpoint", "age", "trim the log"], "update", "optimize"]
+STEPS += ["restore", "set a property", "add a column", "lose a file", "orphan", "vacuum"]
+# How long removed files are kept, in days; steps of "age" make tables older by about as much.
+RETENTION_DAYS = 7
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change or event; `number` says where, which, or how many days."""
+
+    what: str
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class History:
+    """A table's properties, and the steps after it was written with a few rows."""
+
+    vectors: bool
+    in_commit_timestamps: bool
+    change_data: bool
+    partitioned: bool
+    steps: tuple[Step, ...]
+
+
+STEP = st.builds(Step, st.sampled_from(STEPS), st.integers(0, 11))
+HISTORIES = st.builds(
+    History, *[st.booleans() for _ in range(4)], st.lists(STEP, min_size=2, max_size=7).map(tuple)
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +77,7 @@ LOSSY += [("trim the log", 0), ("lose a file", 0), ("delete", 2)]
 @pytest.mark.nightly
 @example(History(True, False, True, True, tuple(starmap(Step, EVENTFUL))), Wish(frozenset({1}), False, True))
 @example(History(True, False, False, False, tuple(starmap(Step, LOSSY))), Wish(frozenset(), True, False))
-@given(histories(), WISHES)
+@given(HISTORIES, WISHES)
 @settings(max_examples=settings().max_examples // 50)
 def test_a_vacuum_does_what_its_plan_says(spark: SparkSession, history: History, wish: Wish) -> None:
     with made(spark, history) as table, session_confs(spark, {GUARD: str(wish.guard).lower()}):
@@ -100,3 +127,89 @@ def leave_folders(table: Path) -> None:
         (table / path).mkdir(parents=True, exist_ok=True)
     drop_file(table, "young/file")
     drop_file(table, "secretive/.file", 30)
+
+
+@contextlib.contextmanager
+def made(spark: SparkSession, history: History) -> Iterator[Path]:
+    """Make a table with this history, for the time of a `with` block."""
+    folder = Path(tempfile.mkdtemp(prefix="history-"))
+    table = folder / "table"
+    try:
+        with session_confs(spark, {GUARD: "false"}):
+            create(spark, table, history)
+            for step in history.steps:
+                take(spark, table, step)
+        deltas_view.forget(spark)
+        yield table
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def take(spark: SparkSession, table: Path, step: Step) -> None:
+    """Take one step; do nothing where it can't be taken."""
+    name, number = f"delta.`{table}`", step.number
+    statements = {
+        "delete": f"DELETE FROM {name} WHERE id % 5 = {number % 5}",
+        "update": f"UPDATE {name} SET id = id + 100 WHERE id % 4 = {number % 4}",
+        "optimize": f"OPTIMIZE {name}",
+        "restore": f"RESTORE TABLE {name} TO VERSION AS OF {number}",
+        "set a property": f"ALTER TABLE {name} SET TBLPROPERTIES ('kit.note' = '{number}')",
+        "add a column": f"ALTER TABLE {name} ADD COLUMN c{number} STRING",
+        "vacuum": f"VACUUM {name}",
+    }
+    if step.what == "append":
+        rows(spark, 100 * number, 4).write.format("delta").mode("append").save(str(table))
+    elif step.what in statements:
+        # Delta refuses versions that are lost and columns that exist.
+        with contextlib.suppress(PySparkException, Py4JJavaError):
+            spark.sql(statements[step.what]).collect()
+    elif step.what == "checkpoint":
+        deltas_view.checkpoint(spark, table)
+    elif step.what == "age":
+        ageing.age(table, number % (RETENTION_DAYS + 2) + 0.5)
+        deltas_view.forget(spark)
+    elif step.what == "trim the log":
+        trim(table, number)
+        deltas_view.forget(spark)
+    elif step.what == "lose a file":
+        files = sorted(folders.data_files(table) | set(table.rglob("deletion_vector_*.bin")))
+        if files:
+            files[number % len(files)].unlink()
+    else:
+        leave_orphan(table, number)
+
+
+def probe_all(spark: SparkSession, table: Path) -> dict[int, str]:
+    """Try to read each version whose commit is in the log."""
+    deltas_view.forget(spark)
+    commits = [file.version or 0 for file in list_log(open_store(str(table))) if file.kind is Kind.COMMIT]
+    return {version: probe(spark, table, version) for version in commits}
+
+
+def create(spark: SparkSession, table: Path, history: History) -> None:
+    properties = {
+        "delta.enableDeletionVectors": history.vectors,
+        "delta.enableInCommitTimestamps": history.in_commit_timestamps,
+        "delta.enableChangeDataFeed": history.change_data,
+    }
+    writer = rows(spark, 0, 20).write.format("delta")
+    for name, value in properties.items():
+        writer = writer.option(name, str(value).lower())
+    # A column whose folders' names look hidden.
+    (writer.partitionBy("_p") if history.partitioned else writer).save(str(table))
+
+
+def rows(spark: SparkSession, start: int, count: int) -> DataFrame:
+    return spark.range(start, start + count, 1, 2).selectExpr("id", "CAST(id % 2 AS INT) _p")
+
+
+def trim(table: Path, number: int) -> None:
+    files = list_log(open_store(str(table)))
+    checkpoint = max(complete_checkpoints(files), default=0)
+    commits = sorted(file.version or 0 for file in files if file.kind is Kind.COMMIT)
+    handmade.remove_commits(table, *[v for v in commits if v < checkpoint][: number + 1])
+
+
+def leave_orphan(table: Path, number: int) -> None:
+    names = ("orphan", "a folder/an orphan %20", "_hidden/orphan", ".orphan", "_change_data/orphan", "_p=0/o")
+    drop_file(table, names[number % len(names)], number)
