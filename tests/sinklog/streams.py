@@ -89,10 +89,13 @@ def policies(spark: SparkSession, by_kind: Mapping[Kind, Policy]) -> Iterator[No
         yield
 
 
+def by_batch(name: str) -> int:
+    return int(name.split(".")[0])
+
+
 def names_in(folder: Path) -> list[str]:
-    """The files of a log, hidden ones left out."""
-    names = (path.name for path in folder.iterdir() if not path.name.startswith("."))
-    return sorted(names, key=lambda name: int(name.split(".")[0]))
+    """The files of a log, hidden ones left out, sorted by batch."""
+    return sorted((path.name for path in folder.iterdir() if not path.name.startswith(".")), key=by_batch)
 
 
 def names_after(log: SinkLog, projection: Projection, batch: int) -> list[str]:
@@ -102,7 +105,7 @@ def names_after(log: SinkLog, projection: Projection, batch: int) -> list[str]:
     names = {file.name for file in log.listed}
     names |= {f"{row['batch']}{'.compact' * (row['kind'] == 'compaction')}" for row in done}
     names -= {row["name"] for row in projection.removals.to_pylist() if row["batch"] <= batch}
-    return sorted(names, key=lambda name: int(name.split(".")[0]))
+    return sorted(names, key=by_batch)
 
 
 class SparkLog:

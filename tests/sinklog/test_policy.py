@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -15,9 +15,10 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
 from tests.chance import examples
 from tests.releases import streaming_class
-from tests.sinklog.streams import SparkLog, make_log, names_after, names_in, policies
+from tests.sinklog.streams import LINE, SparkLog, make_log, names_after, names_in, policies
 
 DELAYS = st.sampled_from([timedelta(), timedelta(hours=1)])
+SHORT = Policy(3, 2, timedelta())
 POLICIES = st.builds(Policy, st.integers(1, 5), st.integers(1, 6), DELAYS, st.booleans())
 
 
@@ -44,6 +45,16 @@ def test_a_session_says_what_it_is_set_to_and_else_sparks_defaults(spark: SparkS
         assert Policy.of_session(Kind.SINK, spark.conf.get) == Policy(min_batches_to_retain=2)
 
 
+def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "_spark_metadata", **{f"b{batch}": f"v1\n{LINE}" for batch in range(4)})
+    sink = sink_log(log, policy=SHORT)
+    projection = sink.project(10)
+    assert (projection.fails_at, projection.missing) == (5, "2.compact")
+    assert projection.removals["name"].to_pylist() == ["0", "1"]
+    assert "fails at batch 5: its compaction reads 2.compact, which is missing" in sink.explain()
+    assert sink.plot(10).get_axes()[0].texts[-1].get_text() == "fails at batch 5"
+
+
 def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="compactInterval=0 is not an interval"):
         Policy.of_session(Kind.SINK, {"spark.sql.streaming.fileSink.log.compactInterval": "0"}.get)
@@ -54,7 +65,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 @pytest.mark.spark
 @pytest.mark.long
-@settings(examples(4, divided_by=250))
+@settings(examples(3, divided_by=250))
+@example(kind=Kind.SINK, first=Policy(), second=SHORT, num_before=4)
 @given(kind=st.sampled_from(Kind), first=POLICIES, second=POLICIES, num_before=st.integers(1, 9))
 def test_what_a_projection_says_is_on_disk_is_what_sparks_own_log_leaves(
     spark: SparkSession,
