@@ -8,6 +8,7 @@ import pytest
 from compaction_kit.errors import TableNotFoundError, UnsupportedTableError
 from compaction_kit.folder import look_through
 from compaction_kit.storage import LocalStore, is_folder, local_path, local_store, open_store
+from tests.test_table import refused
 
 
 @pytest.fixture
@@ -81,10 +82,8 @@ def test_a_folder_is_named_by_a_path_or_a_uri_and_may_be_reached_by_a_link(
     for name in (str(tmp_path / "by link"), f"file:{tmp_path}/by%20link", f"file://{tmp_path}/table/"):
         assert open_store(name) == store
         assert is_folder(name)
-    with pytest.raises(UnsupportedTableError, match="works on local disks alone, and s3://bucket/table is"):
-        local_store("s3://bucket/table", "A test")
-    with pytest.raises(UnsupportedTableError, match="s3://bucket/table isn't on a local disk"):
-        local_path("s3://bucket/table")
-    with pytest.raises(TableNotFoundError, match="its name is not UTF-8"):
-        open_store(str(tmp_path / os.fsdecode(b"caf\xe9")))
+    remote, odd = "s3://bucket/table", str(tmp_path / os.fsdecode(b"caf\xe9"))
+    refused(lambda: local_store(remote, "A test"), UnsupportedTableError, "on local disks alone", remote)
+    refused(lambda: local_path(remote), UnsupportedTableError, f"{remote} isn't on a local disk")
+    refused(lambda: open_store(odd), TableNotFoundError, "its name is not UTF-8")
     assert not is_folder(str(tmp_path / "elsewhere"))
