@@ -1,8 +1,10 @@
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,31 +19,25 @@ from tests import handmade
 from tests.ageing import age
 from tests.chance import examples
 from tests.conftest import CopyOf
-from tests.handmade import add, remove, unchanged, write_log
+from tests.handmade import add, metadata, remove, unchanged, write_log
+from tests.test_table import refused
 
 
 @pytest.fixture(scope="module")
 def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Overwritten with dataChange=false but in version 2: 100 of 1,000 rows dropped (1), put back (2), a row
+    """Overwritten, with dataChange=false but in version 2: 100 of 1,000 rows dropped (1), put back (2), a row
     changed (3), the same in one file (4).
     """
-    table = tmp_path_factory.mktemp("claims") / "table"
-    commits: list[list[handmade.Action]] = []
-
-    def write(start: int, end: int, num_files: int, data_change: bool) -> None:
-        now, version, step = int(time.time() * 1_000), len(commits), (end - start) // num_files
-        gone = [remove(one["add"]["path"], now) for one in (commits or [[]])[-1] if "add" in one]
-        new = [
-            handmade.write_data(table, f"{version}-{first}", pa.table({"id": range(first, first + step)}))
-            for first in range(start, end, step)
+    table, now = tmp_path_factory.mktemp("claims") / "table", int(time.time() * 1_000)
+    commits, live = list[list[handmade.Action]](), list[handmade.Action]()
+    for start, end, num_files in ((0, 1_000, 2), (0, 900, 1), (0, 1_000, 2), (1, 1_001, 2), (1, 1_001, 1)):
+        gone = [remove(one["add"]["path"], now) for one in live]
+        parts = np.array_split(np.arange(start, end), num_files)
+        live = [
+            handmade.write_data(table, f"{len(commits)}-{ids[0]}", pa.table({"id": ids})) for ids in parts
         ]
-        commits.append([*gone, *new] if data_change else [unchanged(one) for one in (*gone, *new)])
-
-    write(0, 1_000, 2, True)
-    write(0, 900, 1, False)
-    write(0, 1_000, 2, True)
-    write(1, 1_001, 2, False)
-    write(1, 1_001, 1, False)
+        says = unchanged if len(commits) in (1, 3, 4) else dict
+        commits.append(list(map(says, [*gone, *live])))
     return write_log(table, *commits)
 
 
@@ -64,6 +60,7 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
             assert diff.facts()["content"] == words
             assert diff.same_content == words.startswith("the same")
     assert table.diff(1, 0).difference == "100 rows more"
+    assert table.versions()["records_change"].to_pylist() == [1_000, -100, 100, 0, 0]
     # A vacuum takes no such commit for a copy of what it deletes.
     age(table.path, 1)
     later = datetime.now(UTC) + timedelta(days=6, minutes=1)
@@ -74,31 +71,9 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
     for path in table.diff(3, 4).paths("removed"):
         (table.path / path).unlink()
     assert table.versions(verify=True)["same_content_by"].to_pylist() == [None] * 5
-    with pytest.raises(InvalidArgumentError, match="Versions 3 and 4 can't be compared"):
-        table.diff(3, 4, verify=True)
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-def test_versions_are_compared_with_their_own_columns_and_deletion_vectors(
-    spark: SparkSession, copy_of: CopyOf, lived: Path
-) -> None:
-    copy = copy_of(lived)
-    spark.sql(f"ALTER TABLE delta.`{copy}` ADD COLUMN note STRING")
-    table = open_table(copy, spark)
-    # 0 to 2 deleted rows by vectors, 3 compacted them away.
-    for versions, words in (
-        ((2, 3), "the same: proved"),
-        ((1, 2), "different: other fingerprints"),
-        ((4, 5), "different: other columns"),
-    ):
-        assert table.diff(*versions, verify=True).facts()["content"] == words
-    assert table.diff(2, 3).same_content_by == "row counts agree"
-    versions = table.versions().to_pylist()
-    read = " UNION ALL ".join(f"SELECT {n} v, count(id) c FROM delta.`{copy}@v{n}`" for n in range(6))
-    counts = [0, *(row.c for row in spark.sql(f"{read} ORDER BY v").collect())]
-    assert [row["records_change"] for row in versions] == np.diff(counts).tolist()
-    assert min(row["records_change"] for row in versions) < 0
+    refused(partial(table.diff, 3, 4, verify=True), InvalidArgumentError, "3 and 4 can't be compared")
+    handmade.write_commit(table.path, 5, [metadata({"id": "long", "note": "string"})])
+    assert table.diff(4, 5, verify=True).facts()["content"] == "different: other columns"
 
 
 INFOS: dict[str, handmade.Action] = {
@@ -182,3 +157,44 @@ def test_versions_with_the_same_content_have_the_same_files_or_as_many_rows_by_t
 
 def total(paths: frozenset[str]) -> int:
     return sum(RECORDS[path] or 0 for path in paths)
+
+
+def rows(table: Path, start: int, end: int) -> set[tuple[Any, ...]]:
+    files = open_table(table).diff(start, end).files
+    return {(row["path"], row["change"], row["num_records"]) for row in files.to_pylist()}
+
+
+@pytest.fixture
+def changed_thrice(tmp_path: Path) -> Path:
+    vector = handmade.vector("0rJua", cardinality=3)
+    p, q = {"p": "1"}, {"p": None}
+    return write_log(
+        tmp_path,
+        [metadata({"id": "long", "p": "string"}, ["p"]), add("a", 10, p)],
+        [add("b", 20, q, records=None)],
+        [add("a", 10, p, vector=vector), remove("a")],
+        [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}],
+    )
+
+
+def test_a_diff_has_the_files_of_one_side_alone_with_their_live_rows(changed_thrice: Path) -> None:
+    assert rows(changed_thrice, 0, 1) == {("b", "added", None)}
+    assert rows(changed_thrice, 0, 3) == {("a", "removed", 10), ("a", "added", 7), ("b", "added", None)}
+    assert rows(changed_thrice, 3, 0) == {("a", "added", 10), ("a", "removed", 7), ("b", "removed", None)}
+    diff = open_table(changed_thrice).diff(0, 3)
+    assert (diff.num_files_added, diff.num_files_removed) == (2, 1)
+    assert (diff.bytes_added, diff.bytes_removed) == (30, 10)
+    # Unknown where one file has no statistics.
+    assert (diff.records_added, diff.records_removed) == (None, 10)
+    assert diff.commits["data_change"].to_pylist() == [True, True, False]
+    assert "unknown added, 10 removed" in repr(diff)
+    # No commit changes data between versions of the same content.
+    same = {(2, 3): True, (3, 2): True, (1, 2): False, (1, 1): True}
+    assert {pair: open_table(changed_thrice).diff(*pair).same_content for pair in same} == same
+
+
+@pytest.mark.parametrize("version", [-1, 4, 1.5, "1", True])
+def test_a_version_out_of_range_is_refused_in_one_sentence(changed_thrice: Path, version: Any) -> None:
+    opened = open_table(changed_thrice)
+    for call in (opened.at, opened.plan_restore, opened.files, partial(opened.diff, 0)):
+        refused(partial(call, version), InvalidArgumentError, f"version={version!r} ")

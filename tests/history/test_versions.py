@@ -52,19 +52,15 @@ def test_a_version_that_lacks_a_file_is_missing_it(tmp_path: Path) -> None:
     assert [missing(table, version) for version in range(3)] == [["b"], ["b"], []]
 
 
-def test_a_vectors_file_is_needed_too_once_for_all_the_vectors_in_it(tmp_path: Path) -> None:
+def test_what_a_version_needs_is_looked_for_where_it_is(tmp_path: Path) -> None:
+    table = tmp_path / "table"
     # "u" and 20 characters: a file named by their UUID; two vectors of it, at two offsets.
     first, second = (handmade.vector("ab^-aqEH.-t@S}K{vb[*k^", storage="u") | {"offset": n} for n in (1, 43))
-    table = written(tmp_path, [add("a", vector=first), add("b", vector=second)])
-    assert missing(table) == ["ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"]
-    drop_file(table, missing(table)[0])
-    assert column(table, "readable") == ["yes"]
-
-
-def test_files_elsewhere_and_hidden_ones_are_looked_for_where_they_are(tmp_path: Path) -> None:
-    table = tmp_path / "table"
-    write_log(table, [add(f"file://{tmp_path}/elsewhere"), add(".hidden"), add("_folder/a%20b")])
-    assert set(missing(table)) == {f"{tmp_path}/elsewhere", ".hidden", "_folder/a b"}
+    adds = [add(f"file://{tmp_path}/elsewhere"), add(".hidden", vector=first)]
+    write_log(table, [*adds, add("_folder/a%20b", vector=second)])
+    vector = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    assert sorted(missing(table)) == sorted([f"{tmp_path}/elsewhere", ".hidden", "_folder/a b", vector])
+    assert column(table, "num_missing") == [4]
     for path in missing(table):
         drop_file(table, path)
     assert column(table, "readable") == ["yes"]
@@ -75,10 +71,7 @@ def test_versions_before_a_checkpoint_are_log_gone_and_it_too_without_its_commit
     handmade.remove_commits(changed, 0, 1)
     assert column(changed, "version") == [2, 3, 4]
     assert column(changed, "readable") == ["log gone", "log gone", "yes"]
-    assert column(changed, "readable_until") == [None, None, None]
-    history = open_table(changed).history()
-    assert history["version"].to_pylist() == [2, 3, 4]
-    assert history["num_files"].to_pylist() == [None, None, open_table(changed).files().num_files]
+    assert open_table(changed).history()["num_files"].to_pylist() == [None, None, 21]
     handmade.remove_commits(changed, 2, 3, 4)
     assert column(changed, "readable") == ["log gone"]
     assert column(changed, "timestamp") == column(changed, "operation") == [None]
@@ -130,8 +123,8 @@ def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
     for version in sorted(readable):
         assert counts[version] == kit.files(version).num_files
     if 6 not in readable and 4 in readable:
-        with pytest.raises(InvalidArgumentError, match=r"keep_versions has 6, .* the log lacks commits"):
-            kit.plan_vacuum(keep_versions=[6])
+        plan = partial(kit.plan_vacuum, keep_versions=[6])
+        refused(plan, InvalidArgumentError, "keep_versions has 6, ", "the log lacks commits")
         assert kit.plan_vacuum(keep_versions=[4]).keep_versions == (4,)
     if readable:
         age_file(table / "b", 30)
@@ -148,28 +141,15 @@ def widened(before: str, after: str) -> handmade.Action:
     return action
 
 
-@since_delta("4.0")
-@pytest.mark.spark
-@pytest.mark.nightly
-def test_a_type_change_that_delta_refuses_is_refused_at_planning_and_its_version_called_unsupported(
-    tmp_path: Path, spark: SparkSession
+def test_a_type_change_that_delta_refuses_makes_a_version_unsupported_and_is_refused_at_planning(
+    tmp_path: Path,
 ) -> None:
     head = [handmade.protocol(features=["typeWidening"]), handmade.metadata({"c": "byte"})]
-    data = [handmade.write_data(tmp_path, name, pa.table({"c": pa.array([1], pa.int8())})) for name in "ab"]
     changes = [[widened("byte", kind)] for kind in ("short", "decimal(3,0)")]
-    write_log(tmp_path, [*head, data[0]], [data[1]], *changes)
-    table = open_table(tmp_path, spark)
+    table = open_table(written(tmp_path, [*head, add("a")], [add("b")], *changes))
     assert column(tmp_path, "readable") == ["yes", "yes", "yes", "unsupported"]
-    for version in range(3):
-        assert spark.read.option("versionAsOf", version).format("delta").load(str(tmp_path)).collect()
-    with pytest.raises(Py4JJavaError, match="DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA"):
-        spark.sql(f"OPTIMIZE delta.`{tmp_path}`")
-    with pytest.raises(
-        UnsupportedTableError, match=r"\(c: byte → decimal\(3,0\)\) in a way .* restore a ver"
-    ):
-        table.plan_compaction()
-    table.plan_restore(2).run()
-    assert table.plan_compaction().num_files_removed == 2
+    words = "(c: byte → decimal(3,0)) in a way"
+    refused(table.plan_compaction, UnsupportedTableError, words, "restore a version")
 
 
 @since_delta("4.1")
@@ -229,13 +209,10 @@ def test_history_counts_the_live_files_of_every_version(tmp_path: Path) -> None:
         [add("x/../a%20b", 10), add("d", 5, vector=vector), remove("d")],
         [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}],
     )
-    assert open_table(tmp_path).history().select(
-        ["num_files", "size_bytes", "num_small_files"]
-    ).to_pydict() == {
-        "num_files": [2, 2, 3, 3],
-        "size_bytes": [large + 10, large + 5, large + 15, large + 15],
-        "num_small_files": [1, 1, 2, 2],
-    }
+    history = open_table(tmp_path).history()
+    assert history["num_files"].to_pylist() == [2, 2, 3, 3]
+    assert history["num_small_files"].to_pylist() == [1, 1, 2, 2]
+    assert history["size_bytes"].to_pylist() == [large + 10, large + 5, large + 15, large + 15]
 
 
 @pytest.mark.spark
@@ -248,14 +225,13 @@ def test_history_says_what_describe_history_says(
     os.utime(handmade.commit_path(table, 4), ns=(times.st_atime_ns, times.st_mtime_ns))
     confs("spark.databricks.delta.commitInfo.userMetadata", "a note")
     spark.range(3).selectExpr("id", "'1' p").write.format("delta").mode("append").save(str(table))
-    described = spark.sql(f"DESCRIBE HISTORY delta.`{table}`").selectExpr(
-        "*", "unix_millis(timestamp) millis"
-    )
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{table}`")
+    described = history.selectExpr("*", "unix_millis(timestamp) millis").collect()
     own = open_table(table).history().sort_by([("version", "descending")]).to_pylist()
     assert own[0]["user_metadata"] == "a note"
     names = ("version", "operation", "isolationLevel", "userMetadata", "engineInfo", "readVersion")
     keys = ("version", "operation", "isolation_level", "user_metadata", "engine", "read_version")
-    for row, mine in zip(described.collect(), own, strict=True):
+    for row, mine in zip(described, own, strict=True):
         assert [mine[key] for key in keys] == [row[name] for name in names]
         assert mine["is_blind_append"] == row["isBlindAppend"]
         assert mine["timestamp"].timestamp() * 1000 == row["millis"]

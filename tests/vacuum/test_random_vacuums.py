@@ -1,11 +1,8 @@
 """Versions of random tables can be read as told; plans are what VACUUM deletes, and cost what they say."""
 
 import contextlib
-import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import starmap
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
+from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints, list_log
 from compaction_kit.retention import GUARD
 from compaction_kit.storage import open_store
 from tests import ageing, deltas_view, folders, handmade
@@ -26,88 +23,85 @@ from tests.vacuum.conftest import content, drop_file, listed, probe
 pytestmark = pytest.mark.spark
 PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
 
+# What happens, and a number that says where, which, or how many days.
+Step = tuple[str, int]
 STEPS = [*3 * ["append"], *2 * ["delete", "checkpoint", "age", "trim the log"], "update", "optimize"]
 STEPS += ["restore", "set a property", "add a column", "lose a file", "orphan", "vacuum"]
-# How long removed files are kept, in days; steps of "age" make tables older by about as much.
-RETENTION_DAYS = 7
+PROPERTIES = ["enableDeletionVectors", "enableInCommitTimestamps", "enableChangeDataFeed"]
+ORPHANS = ["orphan", "a folder/orphan %20", "_hidden/orphan", ".orphan", "_change_data/orphan", "_p=0/o"]
+# Of removed files, in days; steps of "age" make tables older by about as much.
+RETENTION = 7
 
 
 @dataclass(frozen=True)
-class Step:
-    """One change or event; `number` says where, which, or how many days."""
+class Case:
+    """A table, what happens to it, and how it is vacuumed.
 
-    what: str
-    number: int = 0
+    `keep` are positions among the versions that are whole.
+    """
 
-
-@dataclass(frozen=True)
-class History:
-    """A table's properties, and the steps after it was written with a few rows."""
-
-    vectors: bool
-    in_commit_timestamps: bool
-    change_data: bool
+    properties: frozenset[str]
     partitioned: bool
-    steps: tuple[Step, ...]
-
-
-STEP = st.builds(Step, st.sampled_from(STEPS), st.integers(0, 11))
-HISTORIES = st.builds(
-    History, *[st.booleans() for _ in range(4)], st.lists(STEP, min_size=2, max_size=7).map(tuple)
-)
-
-
-@dataclass(frozen=True)
-class Wish:
-    """How a table is vacuumed; `keep` are positions among the versions that are whole."""
-
+    steps: list[Step]
     keep: frozenset[int]
     guard: bool
     parallel: bool
 
 
-WISHES = st.builds(Wish, st.frozensets(st.integers(0, 5), max_size=2), st.booleans(), st.booleans())
+CASES = st.builds(
+    Case,
+    st.frozensets(st.sampled_from(PROPERTIES)),
+    st.booleans(),
+    st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 11)), min_size=2, max_size=7),
+    st.frozensets(st.integers(0, 5), max_size=2),
+    st.booleans(),
+    st.booleans(),
+)
 EVENTFUL = [("append", 1), ("delete", 3), ("optimize", 0), ("age", 3), ("update", 2), ("orphan", 1)]
 EVENTFUL += [("restore", 1), ("age", 5), ("checkpoint", 0), ("append", 2)]
 # Version 1 has lost its log, 2 is blocked, 3 lacks a file.
-LOSSY = [("append", 0), ("delete", 1), ("age", RETENTION_DAYS), ("checkpoint", 0), ("append", 1)]
+LOSSY = [("append", 0), ("delete", 1), ("age", RETENTION), ("checkpoint", 0), ("append", 1)]
 LOSSY += [("trim the log", 0), ("lose a file", 0), ("delete", 2)]
 
 
 @pytest.mark.nightly
-@example(History(True, False, True, True, tuple(starmap(Step, EVENTFUL))), Wish(frozenset({1}), False, True))
-@example(History(True, False, False, False, tuple(starmap(Step, LOSSY))), Wish(frozenset(), True, False))
-@given(HISTORIES, WISHES)
+@example(Case(frozenset(PROPERTIES[::2]), True, EVENTFUL, frozenset({1}), guard=False, parallel=True))
+@example(Case(frozenset(PROPERTIES[:1]), False, LOSSY, frozenset(), guard=True, parallel=False))
+@given(CASES)
 @settings(max_examples=settings().max_examples // 50)
-def test_a_vacuum_does_what_its_plan_says(spark: SparkSession, history: History, wish: Wish) -> None:
-    with made(spark, history) as table, session_confs(spark, {GUARD: str(wish.guard).lower()}):
+def test_a_vacuum_does_what_its_plan_says(spark: SparkSession, case: Case) -> None:
+    with tempfile.TemporaryDirectory() as folder, session_confs(spark, {GUARD: "false"}):
+        table = Path(folder, "table")
+        create(spark, table, case)
+        for step in case.steps:
+            take(spark, table, *step)
         leave_folders(table)
-        plan = open_table(table, spark).plan_vacuum()
-        files = set(plan.files["path"].to_pylist())
-        assert files == {path for path in listed(spark, table) if (table / path).is_file()}
-        twin = folders.copy(table, table.parent / "twin")
-        before = content(twin)
-        # Delta alone vacuums a copy.
-        take(spark, twin, Step("vacuum"))
-        gone = before - content(twin)
-        assert {path for path in gone if (table / path).is_file()} == files
-        # Whether the outer of two empty folders goes is by chance.
-        assert gone - files <= set(plan.empty_directories)
-        shutil.rmtree(twin)
-        run_as_planned(spark, table, wish, files)
+        with session_confs(spark, {GUARD: str(case.guard).lower()}):
+            plan = open_table(table, spark).plan_vacuum()
+            files = set(plan.files["path"].to_pylist())
+            assert files == {path for path in listed(spark, table) if (table / path).is_file()}
+            twin = folders.copy(table, Path(folder, "twin"))
+            before = content(twin)
+            # Delta alone vacuums a copy.
+            take(spark, twin, "vacuum")
+            gone = before - content(twin)
+            assert {path for path in gone if (table / path).is_file()} == files
+            # Whether the outer of two empty folders goes is by chance.
+            assert gone - files <= set(plan.empty_directories)
+            run_as_planned(spark, table, case, files)
 
 
-def run_as_planned(spark: SparkSession, table: Path, wish: Wish, without_keep: set[str]) -> None:
+def run_as_planned(spark: SparkSession, table: Path, case: Case, without_keep: set[str]) -> None:
     """Run a plan that keeps versions, and compare what is gone, on disk and of the versions."""
     readable, versions = probe_all(spark, table), open_table(table, spark).versions().to_pylist()
     assert {row["version"]: row["readable"] for row in versions} == readable
     choice = [row["version"] for row in versions if row["num_missing"] == 0 and row["readable"] != "log gone"]
-    keep = sorted({choice[position] for position in wish.keep if position < len(choice)})
+    keep = sorted({choice[position] for position in case.keep if position < len(choice)})
     plan = open_table(table, spark).plan_vacuum(keep_versions=keep)
     files = set(plan.files["path"].to_pylist())
     assert files == without_keep if not keep else files <= without_keep
     before = content(table)
-    with session_confs(spark, {PARALLEL_DELETE: str(wish.parallel).lower()}):
+    with session_confs(spark, {PARALLEL_DELETE: str(case.parallel).lower()}):
         result = plan.run()
     assert before - content(table) == files | set(result.directories)
     assert set(result.directories) <= set(plan.empty_directories)
@@ -129,25 +123,21 @@ def leave_folders(table: Path) -> None:
     drop_file(table, "secretive/.file", 30)
 
 
-@contextlib.contextmanager
-def made(spark: SparkSession, history: History) -> Iterator[Path]:
-    """Make a table with this history, for the time of a `with` block."""
-    folder = Path(tempfile.mkdtemp(prefix="history-"))
-    table = folder / "table"
-    try:
-        with session_confs(spark, {GUARD: "false"}):
-            create(spark, table, history)
-            for step in history.steps:
-                take(spark, table, step)
-        deltas_view.forget(spark)
-        yield table
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def create(spark: SparkSession, table: Path, case: Case) -> None:
+    writer = rows(spark, 0, 20).write.format("delta")
+    for name in PROPERTIES:
+        writer = writer.option(f"delta.{name}", str(name in case.properties).lower())
+    # A column whose folders' names look hidden.
+    (writer.partitionBy("_p") if case.partitioned else writer).save(str(table))
 
 
-def take(spark: SparkSession, table: Path, step: Step) -> None:
+def rows(spark: SparkSession, start: int, count: int) -> DataFrame:
+    return spark.range(start, start + count, 1, 2).selectExpr("id", "CAST(id % 2 AS INT) _p")
+
+
+def take(spark: SparkSession, table: Path, what: str, number: int = 0) -> None:
     """Take one step; do nothing where it can't be taken."""
-    name, number = f"delta.`{table}`", step.number
+    name = f"delta.`{table}`"
     statements = {
         "delete": f"DELETE FROM {name} WHERE id % 5 = {number % 5}",
         "update": f"UPDATE {name} SET id = id + 100 WHERE id % 4 = {number % 4}",
@@ -157,59 +147,38 @@ def take(spark: SparkSession, table: Path, step: Step) -> None:
         "add a column": f"ALTER TABLE {name} ADD COLUMN c{number} STRING",
         "vacuum": f"VACUUM {name}",
     }
-    if step.what == "append":
+    if what == "append":
         rows(spark, 100 * number, 4).write.format("delta").mode("append").save(str(table))
-    elif step.what in statements:
+    elif what in statements:
         # Delta refuses versions that are lost and columns that exist.
         with contextlib.suppress(PySparkException, Py4JJavaError):
-            spark.sql(statements[step.what]).collect()
-    elif step.what == "checkpoint":
+            spark.sql(statements[what]).collect()
+    elif what == "checkpoint":
         deltas_view.checkpoint(spark, table)
-    elif step.what == "age":
-        ageing.age(table, number % (RETENTION_DAYS + 2) + 0.5)
-        deltas_view.forget(spark)
-    elif step.what == "trim the log":
+    elif what == "age":
+        ageing.age(table, number % (RETENTION + 2) + 0.5)
+    elif what == "trim the log":
         trim(table, number)
-        deltas_view.forget(spark)
-    elif step.what == "lose a file":
+    elif what == "lose a file":
         files = sorted(folders.data_files(table) | set(table.rglob("deletion_vector_*.bin")))
         if files:
             files[number % len(files)].unlink()
     else:
-        leave_orphan(table, number)
+        drop_file(table, ORPHANS[number % len(ORPHANS)], number)
+    deltas_view.forget(spark)
 
 
 def probe_all(spark: SparkSession, table: Path) -> dict[int, str]:
     """Try to read each version whose commit is in the log."""
     deltas_view.forget(spark)
-    commits = [file.version or 0 for file in list_log(open_store(str(table))) if file.kind is Kind.COMMIT]
-    return {version: probe(spark, table, version) for version in commits}
+    return {version: probe(spark, table, version) for version in commits_of(list_log(open_store(str(table))))}
 
 
-def create(spark: SparkSession, table: Path, history: History) -> None:
-    properties = {
-        "delta.enableDeletionVectors": history.vectors,
-        "delta.enableInCommitTimestamps": history.in_commit_timestamps,
-        "delta.enableChangeDataFeed": history.change_data,
-    }
-    writer = rows(spark, 0, 20).write.format("delta")
-    for name, value in properties.items():
-        writer = writer.option(name, str(value).lower())
-    # A column whose folders' names look hidden.
-    (writer.partitionBy("_p") if history.partitioned else writer).save(str(table))
-
-
-def rows(spark: SparkSession, start: int, count: int) -> DataFrame:
-    return spark.range(start, start + count, 1, 2).selectExpr("id", "CAST(id % 2 AS INT) _p")
+def commits_of(files: list[LogFile]) -> list[int]:
+    return [file.version or 0 for file in files if file.kind is Kind.COMMIT]
 
 
 def trim(table: Path, number: int) -> None:
     files = list_log(open_store(str(table)))
     checkpoint = max(complete_checkpoints(files), default=0)
-    commits = sorted(file.version or 0 for file in files if file.kind is Kind.COMMIT)
-    handmade.remove_commits(table, *[v for v in commits if v < checkpoint][: number + 1])
-
-
-def leave_orphan(table: Path, number: int) -> None:
-    names = ("orphan", "a folder/an orphan %20", "_hidden/orphan", ".orphan", "_change_data/orphan", "_p=0/o")
-    drop_file(table, names[number % len(names)], number)
+    handmade.remove_commits(table, *[v for v in commits_of(files) if v < checkpoint][: number + 1])
