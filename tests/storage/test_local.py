@@ -43,17 +43,11 @@ def test_links_are_neither_files_nor_folders_and_names_are_utf8(store: LocalStor
         entries[:] = [entry for entry in entries if entry.name != "_delta_log"]
         found.append(place)
     assert found == ["", "p=1"]
-    with pytest.raises(UnsupportedTableError, match=r"holds \w+, a symbolic link or a pipe"):
-        look_through(store, [])
+    refused(lambda: look_through(store, []), UnsupportedTableError, "a symbolic link or a pipe")
     store.delete("link")
     assert (tmp_path / "elsewhere").is_file()
-
-
-def test_names_that_no_file_can_have_are_of_none(store: LocalStore) -> None:
-    for name in ("a\0b", "x" * 300):
-        assert (store.status(name), store.is_file(name)) == (None, False)
-    with pytest.raises(TableNotFoundError, match="nowhere can't be read"):
-        store.entries("nowhere")
+    assert (store.status("a\0b"), store.is_file("x" * 300)) == (None, False)
+    refused(lambda: store.entries("nowhere"), TableNotFoundError, "nowhere can't be read")
     assert list(store.walk("nowhere")) == []
 
 
