@@ -1,12 +1,14 @@
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
-from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints, find_segment, list_log, log_file
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError
+from compaction_kit.log.listing import LogFile, complete_checkpoints, find_segment, list_log, log_file
 from compaction_kit.storage import open_store
+from tests.test_table import refused
 
 
 def commits(*versions: int) -> list[LogFile]:
@@ -29,28 +31,14 @@ def test_a_checkpoint_counts_if_all_its_parts_are_of_one_attempt_and_one_file_is
     assert complete_checkpoints([*parts(3, {1, 2}, 2), checkpoint(3)]) == {3: (checkpoint(3),)}
 
 
-@pytest.mark.parametrize(
-    ("files", "version", "error", "words"),
-    [
-        *(
-            (commits(0, 1, 2), v, InvalidArgumentError, f"version={v} does not exist: the latest is 2")
-            for v in (-1, 3, 10**9)
-        ),
-        (
-            [checkpoint(5), *commits(4, 5, 6)],
-            4,
-            InvalidArgumentError,
-            "version=4 .* cleaned up to version 5; choose 5 or later",
-        ),
+def test_a_version_that_can_t_be_read_is_refused_with_what_can() -> None:
+    for files, version, kind, words in (
+        (commits(0, 1, 2), 3, InvalidArgumentError, "version=3 does not exist: the latest is 2"),
+        ([checkpoint(5), *commits(4, 5)], 4, InvalidArgumentError, "cleaned up to version 5; choose 5 or"),
         (commits(0, 2, 3), None, CorruptLogError, "lacks the commit of version 1 "),
         ([log_file("_last_checkpoint"), log_file(f"{0:020}.crc")], None, CorruptLogError, "no commit and no"),
-    ],
-)
-def test_a_version_that_can_t_be_read_is_refused(
-    files: list[LogFile], version: int | None, error: type[Exception], words: str
-) -> None:
-    with pytest.raises(error, match=words):
-        find_segment(files, version)
+    ):
+        refused(partial(find_segment, files, version), kind, words)
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)), st.none() | st.integers(0, 9))
@@ -76,49 +64,11 @@ def test_a_segment_reaches_its_version_without_a_gap_or_there_is_none(
     assert [file.version for file in segment.commits] == list(range((start or 0) + 1, target + 1))
 
 
-UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "version"),
-    [
-        ("00000000000000000012.json", Kind.COMMIT, 12),
-        ("00000000000000000012.crc", Kind.CHECKSUM, 12),
-        ("00000000000000000012.checkpoint.parquet", Kind.CHECKPOINT, 12),
-        ("00000000000000000012.checkpoint.0000000002.0000000003.parquet", Kind.CHECKPOINT_PART, 12),
-        (f"00000000000000000012.checkpoint.{UUID}.json", Kind.V2_CHECKPOINT, 12),
-        (f"00000000000000000012.checkpoint.{UUID}.parquet", Kind.V2_CHECKPOINT, 12),
-        ("00000000000000000012.00000000000000000034.compacted.json", Kind.COMPACTED, 12),
-        ("_last_checkpoint", Kind.LAST_CHECKPOINT, None),
-        ("_sidecars/x.parquet", Kind.SIDECAR, None),
-        (f"00000000000000000012.{UUID}.json", Kind.OTHER, None),
-        ("12.json", Kind.OTHER, None),
-        ("00000000000000000012.json.tmp", Kind.OTHER, None),
-        ("000000000000000000012.json", Kind.OTHER, None),
-        ("_last_vacuum_info", Kind.OTHER, None),
-    ],
-)
-def test_a_name_says_what_a_log_file_is(name: str, kind: Kind, version: int | None) -> None:
-    file = log_file(name, 7, 8)
-    assert (file.kind, file.version) == (kind, version)
-    assert (file.name, file.size_bytes, file.modification_time) == (name, 7, 8)
-
-
 def test_the_listing_is_by_name_with_sidecars_and_without_hadoops_checksums(tmp_path: Path) -> None:
     folder = tmp_path / "_delta_log"
     (folder / "_sidecars").mkdir(parents=True)
     (folder / "_staged_commits").mkdir()
-    names = ["00000000000000000001.json", "00000000000000000000.json", ".00000000000000000000.json.crc"]
-    for name in [*names, "_sidecars/a.parquet", "_sidecars/.a.parquet.crc"]:
+    names = [f"{0:020d}.json", f"{1:020d}.json", "_sidecars/a.parquet"]
+    for name in [*names[::-1], f".{names[0]}.crc", "_sidecars/.a.parquet.crc"]:
         (folder / name).write_text("x")
-    assert [file.name for file in list_log(open_store(str(tmp_path)))] == [
-        "00000000000000000000.json",
-        "00000000000000000001.json",
-        "_sidecars/a.parquet",
-    ]
-
-
-def test_a_log_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFoundError, match="_delta_log folder does not exist") as caught:
-        list_log(open_store(str(tmp_path / "gone")))
-    assert str(tmp_path / "gone") in str(caught.value)
+    assert [file.name for file in list_log(open_store(str(tmp_path)))] == names

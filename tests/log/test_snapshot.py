@@ -1,76 +1,61 @@
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compaction_kit import open_table
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.snapshot import newest_actions
 from tests import checkpoints, handmade
 
-# "a%62" and "ab" are two files to Delta: it compares paths as they are written.
-PATHS = st.sampled_from(["a", "a%20b", "a%62", "ab", "c%2525", "c%25", "d"])
-ACTION = st.tuples(PATHS, st.sampled_from([None, "u1", "u2@4"]), st.booleans())
+# What `handmade.write_log` begins a log with.
+FIRST = [[handmade.protocol(), handmade.metadata()]]
 
 
-@given(st.lists(st.lists(ACTION, max_size=6, unique_by=lambda a: a[:2]), max_size=8))
-def test_the_newest_action_on_a_file_wins(commits: list[list[tuple[str, str | None, bool]]]) -> None:
-    rows = [(version, *action) for version, actions in enumerate(commits) for action in actions]
-    replayed = {(path, vector): (version, is_add) for version, path, vector, is_add in rows}
-    table = pa.table(
-        {
-            "version": pa.array([row[0] for row in rows], pa.int64()),
-            "path": pa.chunked_array([pa.array([row[1] for row in rows], pa.string())]),
-            "deletion_vector_id": pa.chunked_array([pa.array([row[2] for row in rows], pa.string())]),
-            "is_add": pa.array([row[3] for row in rows], pa.bool_()),
-        }
-    )
-    newest = newest_actions(table).to_pylist()
-    found = {(row["path"], row["deletion_vector_id"]): (row["version"], row["is_add"]) for row in newest}
-    assert found == replayed
-    assert len(newest) == len(replayed)
+def lives(table: Path) -> set[tuple[str, str | None, int, int | None]]:
+    names = ("path", "deletion_vector_id", "added", "removed")
+    columns = TransactionLog(table).lifetimes()[1].select(names).to_pydict()
+    return set(zip(*columns.values(), strict=True))
 
 
-def test_live_files_and_tombstones_are_told_apart(tmp_path: Path) -> None:
+def test_live_files_tombstones_and_lifetimes_are_told_apart(tmp_path: Path) -> None:
     first, second = handmade.vector("0rJua"), handmade.vector("0rJub", 7) | {"offset": 4}
+    changed = handmade.metadata({"id": "long", "b": "string"}, configuration={"k": "v"})
     table = handmade.write_log(
         tmp_path,
-        [handmade.add("a"), handmade.add("b"), handmade.add("c")],
-        [handmade.remove("a", 5), handmade.add("d")],
-        [handmade.remove("c", None), handmade.add("a", 9)],
+        [handmade.add("a%20b"), handmade.add("b"), handmade.add("c")],
+        [handmade.remove("a%20b", 5), handmade.add("d")],
+        # To Delta "%62" and "b" are two files: it compares paths as they are written.
+        [handmade.remove("c", None), handmade.add("a%20b", 9), handmade.remove("%62")],
         [handmade.remove("b"), handmade.add("b", vector=first)],
         [handmade.remove("b", vector=first), handmade.add("b", vector=second)],
+        [handmade.protocol(1, 4), changed, handmade.add("d"), handmade.remove("unknown")],
     )
-    log = TransactionLog(table)
-    snapshots = [log.snapshot(version) for version in range(5)]
-    assert [snapshot.live_files["path"].to_pylist() for snapshot in (snapshots[0], snapshots[2])] == [
-        ["a", "b", "c"],
-        ["b", "d", "a"],
-    ]
-    assert snapshots[2].live_files["size_bytes"].to_pylist() == [1_000, 1_000, 9]
+    snapshots = [TransactionLog(table).snapshot(version) for version in range(6)]
     assert snapshots[1].tombstones["deletion_timestamp"].to_pylist() == [5]
-    assert snapshots[2].tombstones["path"].to_pylist() == ["c"]
+    assert snapshots[2].tombstones["path"].to_pylist() == ["c", "%62"]
+    assert snapshots[2].live_files["path"].to_pylist() == ["b", "d", "a%20b"]
+    assert snapshots[2].live_files["size_bytes"].to_pylist() == [1_000, 1_000, 9]
     assert snapshots[4].live_files["deletion_vector_id"].to_pylist() == [None, None, "i0rJub@4"]
     assert snapshots[4].live_files["deletion_vector_cardinality"].to_pylist() == [None, None, 7]
-    assert snapshots[4].tombstones.select(["path", "deletion_vector_id"]).to_pylist()[1:] == [
-        {"path": "b", "deletion_vector_id": None},
-        {"path": "b", "deletion_vector_id": "i0rJua"},
-    ]
+    assert [one.protocol.min_writer_version for one in snapshots[4:]] == [2, 4]
+    assert snapshots[5].metadata.column_types == {"id": "long", "b": "string"}
+    assert snapshots[5].metadata.configuration == {"k": "v"}
+    # A file may come back, a vector ends the life without it, and what is added again lives on.
+    assert lives(table) == {
+        *[("a b", None, 0, 1), ("a b", None, 2, None), ("c", None, 0, 2), ("d", None, 1, None)],
+        *[("b", None, 0, 3), ("b", "i0rJua", 3, 4), ("b", "i0rJub@4", 4, None)],
+    }
 
 
-def test_the_newest_protocol_and_metadata_count(tmp_path: Path) -> None:
-    table = handmade.write_log(
-        tmp_path,
-        [handmade.add("a")],
-        [handmade.protocol(1, 4), handmade.metadata({"id": "long", "b": "string"}, configuration={"k": "v"})],
-    )
-    log = TransactionLog(table)
-    assert log.snapshot().protocol.min_writer_version == 4
-    assert log.snapshot().metadata.column_types == {"id": "long", "b": "string"}
-    assert log.snapshot().metadata.configuration == {"k": "v"}
-    assert log.snapshot(0).protocol.min_writer_version == 2
+def test_what_lost_commits_did_counts_as_done_by_the_next_version_that_can_be_read(tmp_path: Path) -> None:
+    commits = [[handmade.add(name)] for name in "abcdef"]
+    commits[2] += [handmade.remove("a")]
+    table = handmade.write_log(tmp_path, *commits)
+    checkpoints.write_classic(table, 3, checkpoints.replay([*FIRST, *commits[:4]]))
+    handmade.remove_commits(table, 2)
+    assert lives(table) == {
+        *[("a", None, 0, 3), ("b", None, 1, None), ("c", None, 3, None), ("d", None, 3, None)],
+        *[("e", None, 4, None), ("f", None, 5, None)],
+    }
 
 
 COUNTS: dict[str | None, int | None] = {
@@ -87,10 +72,9 @@ COUNTS: dict[str | None, int | None] = {
 @pytest.mark.parametrize("has_checkpoint", [False, True], ids=["commit", "checkpoint"])
 def test_a_count_of_records_that_none_can_be_is_none(tmp_path: Path, has_checkpoint: bool) -> None:
     adds = [{"add": handmade.add(f"{i:02}")["add"] | {"stats": text}} for i, text in enumerate(COUNTS)]
-    first = [handmade.protocol(), handmade.metadata({"id": "long"}), *adds]
-    table = handmade.write_log(tmp_path, first)
+    table = handmade.write_log(tmp_path, adds)
     if has_checkpoint:
-        checkpoints.write_classic(table, 0, checkpoints.replay([first]), "text")
+        checkpoints.write_classic(table, 0, checkpoints.replay([*FIRST, adds]), "text")
         handmade.commit_path(table, 0).unlink()
     files = open_table(table).files()
     assert files.to_arrow().sort_by("path")["num_records"].to_pylist() == list(COUNTS.values())
