@@ -20,15 +20,14 @@ Values = dict[str, str | None]
 
 @dataclass(frozen=True)
 class State:
-    """A version: bytes, partition values and records of each live file, and when the dead ones died.
+    """A version: bytes, partition values and records of each live file, and when each dead one died.
 
     A file is named by its path as on disk and the unique id of its deletion vector.
     """
 
     schema: str
     partition_columns: list[str]
-    live: dict[Key, tuple[int, Values, int | None]]
-    dead: dict[Key, int | None]
+    files: dict[Key, tuple[int, Values, int | None] | int | None]
 
 
 def live_files(spark: SparkSession, table: Path) -> dict[str, int]:
@@ -59,17 +58,15 @@ def states(spark: SparkSession, table: Path, versions: Iterable[int]) -> dict[in
         schema = snapshot.metadata().schemaString()
         columns = [name for name in snapshot.metadata().partitionColumns().mkString("\n").split("\n") if name]
         names = physical_names(schema)
-        state = State(schema, columns, {}, {})
+        state = found[version] = State(schema, columns, {})
         for row in (row for row in rows if row["version"] == version):
             key = decoded(row["path"]), row["vector"]
-            assert key not in state.live.keys() | state.dead.keys()
+            assert key not in state.files
+            state.files[key] = row["deletionTimestamp"]
             if row["is_add"]:
                 values = {name: row["partitionValues"].get(names[name]) for name in columns}
                 records = None if row["records"] is None else int(row["records"])
-                state.live[key] = row["size"], values, records
-            else:
-                state.dead[key] = row["deletionTimestamp"]
-        found[version] = state
+                state.files[key] = row["size"], values, records
     return found
 
 
@@ -110,21 +107,10 @@ def forget(spark: SparkSession) -> None:
     _jvm(spark).DeltaLog.clearCache()
 
 
-def checkpoint(spark: SparkSession, table: Path, version: int | None = None) -> None:
-    """Have Delta write a checkpoint of the latest version, or of an older one."""
+def checkpoint(spark: SparkSession, table: Path) -> None:
+    """Have Delta write a checkpoint of the latest version."""
     forget(spark)
-    if version is None:
-        _log(spark, table).checkpoint()
-    else:
-        _with_snapshot(spark, table, "checkpoint", _snapshot(spark, table, version))
-
-
-def _with_snapshot(spark: SparkSession, table: Path, name: str, snapshot: Any) -> None:
-    """Call a method of a log on a snapshot; newer releases take a table of the catalog's too."""
-    log = _log(spark, table)
-    counts = [one.getParameterCount() for one in log.getClass().getMethods() if one.getName() == name]
-    assert spark._jvm is not None
-    getattr(log, name)(snapshot, *[spark._jvm.scala.Option.empty()] * (max(counts) - 1))
+    _log(spark, table).checkpoint()
 
 
 def input_files(rows: DataFrame) -> set[str]:

@@ -23,6 +23,7 @@ from tests.handmade import Action
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 Kind = Literal["classic", "parts", "v2 uuid.json", "v2 uuid.parquet", "v2 parquet"]
+MISSING, EMPTY = "a file is missing", "a file is empty"
 
 # Delta and the kit must keep every tombstone for the two to be compared.
 FOREVER = {
@@ -70,19 +71,19 @@ class Checkpoint:
     kind: Kind
     stats: checkpoints.Stats
     parts: int
-    damage: Literal["a file is missing", "a file is empty"] | None
+    damage: str | None
 
     def write(self, table: Path, state: checkpoints.State) -> None:
         if self.kind in ("classic", "parts"):
             parts = self.parts + 1 if self.kind == "parts" else None
-            files = checkpoints.write_classic(table, self.version, state, self.stats, parts)
+            file, *_ = checkpoints.write_classic(table, self.version, state, self.stats, parts)
         else:
             suffix = self.kind.removeprefix("v2 ")
-            files = checkpoints.write_v2(table, self.version, state, self.stats, suffix, self.parts)
-        if self.damage == "a file is missing":
-            files[0].unlink()
-        elif self.damage == "a file is empty":
-            files[0].write_bytes(b"")
+            file, *_ = checkpoints.write_v2(table, self.version, state, self.stats, suffix, self.parts)
+        if self.damage == MISSING:
+            file.unlink()
+        elif self.damage == EMPTY:
+            file.write_bytes(b"")
 
 
 @dataclass(frozen=True)
@@ -115,20 +116,20 @@ class Log:
         metadata = state.others["metaData"]
         columns = metadata["partitionColumns"]
         names = deltas_view.physical_names(metadata["schemaString"])
+        dead = {named(*key): file.get("deletionTimestamp") for key, file in state.dead.items()}
         live = {
-            _key(file): (
+            named(*key): (
                 file["size"],
                 {name: file["partitionValues"].get(names[name]) for name in columns},
                 json.loads(file.get("stats") or "{}").get("numRecords"),
             )
-            for file in state.live.values()
+            for key, file in state.live.items()
         }
-        dead = {_key(file): file.get("deletionTimestamp") for file in state.dead.values()}
-        return State(metadata["schemaString"], columns, live, dead)
+        return State(metadata["schemaString"], columns, dead | live)
 
 
-def _key(file: Action) -> deltas_view.Key:
-    return deltas_view.decoded(file["path"]), checkpoints.key(file)[1]
+def named(path: str, vector: str | None) -> deltas_view.Key:
+    return deltas_view.decoded(path), vector
 
 
 @st.composite
@@ -138,35 +139,34 @@ def logs(draw: st.DrawFn, kind: Kind | None) -> Log:
     upgrade = draw(st.sampled_from([0, 0, 1] if v2 else [0, 2, None]))
     commits = draw(histories(upgrade))
     versions = st.integers(0, len(commits) - 1)
-    made = []
+    made: dict[int, Kind] = {}
     if kind is not None:
-        since = versions.filter(lambda version: not v2 or version >= (upgrade or 0))
-        made.append(draw(made_checkpoints(draw(since), kind)))
-        for version in draw(st.lists(versions, max_size=2, unique=True)):
-            if version != made[0].version:
-                made.append(draw(made_checkpoints(version, draw(st.sampled_from(["classic", "parts"])))))
+        made = dict.fromkeys(
+            draw(st.lists(versions, max_size=2)), draw(st.sampled_from(["classic", "parts"]))
+        )
+        made[draw(versions.filter(lambda version: not v2 or version >= (upgrade or 0)))] = kind
+    stats, damages = (
+        st.sampled_from(get_args(checkpoints.Stats)),
+        st.sampled_from([None] * 3 + [MISSING, EMPTY]),
+    )
+    written = [
+        Checkpoint(version, of_kind, draw(stats), draw(st.integers(0, 3)), draw(damages))
+        for version, of_kind in made.items()
+    ]
+    # What is there, what was, what never was, and nonsense. Delta waits for three seconds in case that the
+    # nonsense is being written just now.
+    hints = [json.dumps({"version": version, "size": 1}) for version in [*made] * 3 + [0, 3, 100]]
     ranges = st.tuples(versions, versions).filter(lambda pair: pair[0] < pair[1])
     return Log(
         commits,
-        made,
+        written,
         draw(st.lists(ranges, max_size=2, unique=True)),
-        draw(hints(made)),
-        draw(losses(len(commits), made)),
+        draw(st.sampled_from([None, None, None, *hints, '{"version":1,'])),
+        draw(losses(len(commits), [one.version for one in written if not one.damage])),
         {"ensure_ascii": draw(st.booleans()), "separators": draw(st.sampled_from([None, (",", ":")]))},
         draw(st.sampled_from([{}, dict.fromkeys(("add", "remove", "protocol"))])),
         draw(st.sampled_from(["\n", "\r\n", "\n\n"])),
         draw(st.sampled_from(["\n", "", "\n\n"])),
-    )
-
-
-def made_checkpoints(version: int, kind: Kind) -> st.SearchStrategy[Checkpoint]:
-    return st.builds(
-        Checkpoint,
-        st.just(version),
-        st.just(kind),
-        st.sampled_from(["text", "parsed", "both"]),
-        st.integers(0, 3),
-        st.sampled_from([None, None, None, "a file is missing", "a file is empty"]),
     )
 
 
@@ -200,10 +200,8 @@ def metadata(draw: st.DrawFn, mapped: bool) -> Action:
     if mapped and draw(st.booleans()):
         fields = json.loads(action["metaData"]["schemaString"])["fields"]
         for number, column in enumerate(fields):
-            column["metadata"] = {
-                "delta.columnMapping.id": number,
-                "delta.columnMapping.physicalName": f"col-{number}",
-            }
+            names = {"id": number, "physicalName": f"col-{number}"}
+            column["metadata"] = {f"delta.columnMapping.{key}": value for key, value in names.items()}
         action["metaData"]["schemaString"] = json.dumps({"type": "struct", "fields": fields})
         action["metaData"]["configuration"] = FOREVER | {"delta.columnMapping.mode": "name"}
     return action
@@ -231,21 +229,12 @@ def changes(draw: st.DrawFn, state: checkpoints.State, path: str, with_vectors: 
     return draw(st.sampled_from([[old], [old, new]]))
 
 
-def hints(made: list[Checkpoint]) -> st.SearchStrategy[str | None]:
-    """What `_last_checkpoint` may hold: what is there, what was, what never was, and nonsense."""
-    versions = [checkpoint.version for checkpoint in made] * 3 + [0, 3, 100]
-    told = [json.dumps({"version": version, "size": 1}) for version in versions]
-    # Delta waits for three seconds in case that the nonsense is being written just now.
-    return st.sampled_from([None, None, None, *told, '{"version":1,'])
-
-
 @st.composite
-def losses(draw: st.DrawFn, num_commits: int, made: list[Checkpoint]) -> set[int]:
+def losses(draw: st.DrawFn, num_commits: int, complete: list[int]) -> set[int]:
     """Commits that are gone: those up to a checkpoint, or one."""
     kind = draw(st.sampled_from(["none", "head", "head", "gap"]))
     if kind == "gap" and num_commits > 1:
         return {draw(st.integers(0, num_commits - 2))}
-    complete = [checkpoint.version for checkpoint in made if not checkpoint.damage]
     if kind == "head" and complete:
         return set(range(draw(st.sampled_from(complete)) + draw(st.sampled_from([0, 0, 1]))))
     return set()
@@ -259,21 +248,17 @@ def read(log: TransactionLog, version: int) -> State | None:
         return None
     columns = list(snapshot.metadata.partition_columns)
     files = snapshot.live_files.append_column("records", snapshot.num_records).to_pylist()
-    live = {
-        _named(file): (
-            file["size_bytes"],
-            {name: file[f"partition.{name}"] for name in columns},
-            file["records"],
-        )
-        for file in files
+    dead = snapshot.tombstones.to_pylist()
+    found: dict[deltas_view.Key, Any] = {
+        named(file["path"], file["deletion_vector_id"]): file["deletion_timestamp"] for file in dead
     }
-    dead = {_named(file): file["deletion_timestamp"] for file in snapshot.tombstones.to_pylist()}
-    assert (len(live), len(dead)) == (len(files), len(snapshot.tombstones))
-    return State(json.dumps(snapshot.metadata.schema), columns, live, dead)
-
-
-def _named(file: dict[str, Any]) -> deltas_view.Key:
-    return deltas_view.decoded(file["path"]), file["deletion_vector_id"]
+    for file in files:
+        values = {name: file[f"partition.{name}"] for name in columns}
+        key = named(file["path"], file["deletion_vector_id"])
+        assert key not in found
+        found[key] = file["size_bytes"], values, file["records"]
+    assert len(found) == len(files) + len(dead)
+    return State(json.dumps(snapshot.metadata.schema), columns, found)
 
 
 @pytest.mark.parametrize("kind", [None, *get_args(Kind)])
