@@ -128,14 +128,19 @@ def test_a_commit_that_differs_from_its_checksums_is_named(lived: Path, copy_of:
     refused(table.files, CorruptLogError, f"{file.name} is damaged (it differs from its checksums")
 
 
-@pytest.mark.parametrize("share", [0.999, 0.5, 0.001])
-def test_a_checkpoint_that_is_cut_is_named(tmp_path: Path, share: float) -> None:
-    commits = [[handmade.protocol(), handmade.metadata(), handmade.add("a")]]
+@pytest.mark.parametrize(("sidecars", "share"), [(0, 0.999), (0, 0.001), (1, 0.5), (1, None)])
+def test_a_checkpoint_that_is_cut_or_lacks_a_sidecar_is_named(
+    tmp_path: Path, sidecars: int, share: float | None
+) -> None:
+    commits = [[handmade.protocol(features=["v2Checkpoint"]), handmade.metadata(), handmade.add("a")]]
     handmade.write_log(tmp_path, *commits)
-    (file,) = checkpoints.write_classic(tmp_path, 0, checkpoints.replay(commits))
+    *_, file = checkpoints.write_v2(tmp_path, 0, checkpoints.replay(commits), "text", "parquet", sidecars)
     data = file.read_bytes()
-    file.write_bytes(data[: int(len(data) * share)])
-    refused(open_table(tmp_path).files, CorruptLogError, file.name, "restore it from a backup")
+    if share is None:
+        file.unlink()
+    else:
+        file.write_bytes(data[: int(len(data) * share)])
+    refused(open_table(tmp_path).files, CorruptLogError, file.name)
 
 
 def test_odd_things_beside_the_log_are_passed_over(tmp_path: Path) -> None:
