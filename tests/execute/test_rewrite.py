@@ -18,7 +18,7 @@ from compaction_kit.errors import RunCancelled, StalePlanError, UnsupportedTable
 from compaction_kit.execute import CompactionResult, rewrite
 from tests import folders, handmade
 from tests.conftest import SetConf
-from tests.execute.meanwhile import once_rewriting
+from tests.execute.test_run import stop_at
 from tests.handmade import actions_of
 from tests.rows import texts
 
@@ -60,79 +60,61 @@ def rows_from(start: int) -> pa.Table:
 
 
 ODD = ["a b", "100%", "x:y", "n/m", "k=v", "ü", "it's", 'say "so"', "a%20b", "#?&", "\\n", "${x}", "`", None]
-PARTITIONS: dict[str, Callable[[int], Any]] = {
-    "i int": lambda i: i,
-    "n int": lambda i: i % 2 if i % 5 else None,
-    "d double": lambda i: [1.5, float("nan"), None, float("-inf")][i % 4],
-    "b boolean": lambda i: [True, False, None][i % 3],
-    "odd string": lambda i: ODD[i],
-}
-
-
-@pytest.fixture
-def odd(spark: SparkSession, tmp_path: Path) -> Path:
-    """Two files in each of 14 partitions by values of many types, some of which SQL takes amiss."""
-    folder = tmp_path / "odd names: 100% [x]"
-    values = [[value(i) for value in PARTITIONS.values()] for i in range(len(ODD))]
-    rows = spark.createDataFrame(values, ", ".join(PARTITIONS))
-    typed = rows.selectExpr(
-        "n",
-        "date_add(DATE'2024-02-28', i) day",
-        "IF(i = 3, NULL, TIMESTAMP'2024-01-01 00:00:00.5' + MAKE_INTERVAL(0, 0, 0, i)) t",
-        "CAST(i / 4 AS DECIMAL(9, 2)) e",
-        "d",
-        "b",
-        "odd `odd text`",
-    )
-    # Two tasks that hold each partition once: two files a partition.
-    twice = spark.range(0, 2, 1, 2).crossJoin(broadcast(typed))
-    writer = twice.write.format("delta").option("delta.columnMapping.mode", "name")
-    writer.partitionBy(*typed.columns).save(str(folder))
-    return folder
 
 
 @pytest.mark.nightly
-def test_partitions_of_odd_and_null_values_are_replaced_one_by_one(spark: SparkSession, odd: Path) -> None:
-    table = open_table(odd)
-    before = texts(spark, odd)
+def test_partitions_of_odd_and_null_values_are_replaced_one_by_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two files in each of 14 partitions by values of many types, some of which SQL takes amiss."""
+    folder = tmp_path / "odd names: 100% [x]"
+    values = spark.createDataFrame(list(enumerate(ODD)), "i int, odd string").selectExpr(
+        "IF(i % 5 = 0, NULL, i % 2) n",
+        "date_add(DATE'2024-02-28', i) day",
+        "IF(i = 3, NULL, TIMESTAMP'2024-01-01 00:00:00.5' + MAKE_INTERVAL(0, 0, 0, i)) t",
+        "CAST(i / 4 AS DECIMAL(9, 2)) e",
+        "ARRAY(1.5D, DOUBLE('NaN'), NULL, DOUBLE('-Infinity'))[i % 4] d",
+        "ARRAY(TRUE, FALSE, NULL)[i % 3] b",
+        "odd `odd text`",
+    )
+    # Two tasks that hold each partition once.
+    twice = spark.range(0, 2, 1, 2).crossJoin(broadcast(values))
+    writer = twice.write.format("delta").option("delta.columnMapping.mode", "name")
+    writer.partitionBy(*values.columns).save(str(folder))
+    table, before = open_table(folder), texts(spark, folder)
     plan = table.plan_compaction(where="`odd text` IS NULL")
     assert (plan.num_files_removed, plan.num_bins) == (2, 1)
     assert plan.run(strategy="rewrite", verify=False).as_planned
-    assert len(actions_of(odd, 1, "add")) == 1
+    assert len(actions_of(folder, 1, "add")) == 1
     rest = table.plan_compaction()
     assert rest.num_bins == len(ODD) - 1
-    assert_rewritten(odd, rest, rest.run(strategy="rewrite"), 2)
+    assert_rewritten(folder, rest, rest.run(strategy="rewrite"), 2)
     assert table.plan_compaction().is_empty
-    assert texts(spark, odd) == before
+    assert texts(spark, folder) == before
 
 
 @pytest.mark.works("local disk", "rewrite")
 def test_partitions_with_bins_alone_are_touched(changed: Path) -> None:
     table = open_table(changed)
     plan = table.plan_compaction(where="part = 'p0001'")
-    result = plan.run(strategy="rewrite")
-    assert_rewritten(changed, plan, result, 5)
+    assert_rewritten(changed, plan, plan.run(strategy="rewrite"), 5)
     assert {add["partitionValues"]["part"] for add in actions_of(changed, 5, "add")} == {"p0001"}
     assert "predicate" in json.dumps(actions_of(changed, 5, "commitInfo"))
     rest = table.plan_compaction()
     # What the first run made is alone in its partition.
     assert set(rest.bins["partition.part"].to_pylist()) == {"p0000", "p0002"}
-    assert_rewritten(changed, rest, rest.run(strategy="rewrite"), 6)
-    touched = actions_of(changed, 6, "add") + actions_of(changed, 6, "remove")
-    assert {action["partitionValues"]["part"] for action in touched} == {"p0000", "p0002"}
-    assert table.plan_compaction().is_empty
-    with pytest.raises(StalePlanError, match="the table is at 6: make a new plan"):
-        rest.run(strategy="rewrite")
+    with pytest.raises(StalePlanError, match="the table is at 5: make a new plan"):
+        plan.run(strategy="rewrite")
 
 
 @pytest.mark.parametrize("partitions", [0, 3])
 @pytest.mark.nightly
 def test_outputs_stay_near_the_target_size(tmp_path: Path, partitions: int) -> None:
-    folder = shaped_table(tmp_path / "t", partitions=partitions, files=15, rows=2_000, skew=1.0, commits=3)
-    table = open_table(folder)
-    plan = table.plan_compaction(max_file_size="200 KiB")
+    shape = {"partitions": partitions, "files": 15, "rows": 2_000, "commits": 3}
+    folder = Path(shaped_table(tmp_path / "t", **shape, skew=1.0))
+    plan = open_table(folder).plan_compaction(max_file_size="200 KiB")
     result = plan.run(strategy="rewrite", verify=False)
-    sizes = [add["size"] for add in actions_of(Path(folder), plan.version + 1, "add")]
+    sizes = [add["size"] for add in actions_of(folder, 4, "add")]
     assert max(sizes) < 1.3 * plan.thresholds.max_file_size
     assert result.num_files_added == len(sizes) < plan.num_files_removed
     assert sum(sizes) / len(sizes) > 0.5 * plan.thresholds.max_file_size
@@ -147,7 +129,6 @@ def test_rows_appended_a_moment_before_it_begins_survive_and_are_told_of(
     with pytest.warns(UserWarning, match="version 2 rewrites the rows of version 1. None is lost"):
         result = plan.run(strategy="rewrite")
     assert (result.versions, result.verified, result.as_planned) == ((2,), True, False)
-    assert len(actions_of(flat, 2, "remove")) == 7
     assert texts(spark, flat) == sorted(str(Row(id=i)) for i in range(70))
 
 
@@ -193,19 +174,12 @@ def test_after_a_cancelled_run_settings_come_back(spark: SparkSession, changed: 
     }
     for key, value in disturbing.items():
         confs(key, value)
-    table = open_table(changed)
-    before = folders.listing(changed / "_delta_log")
-
-    def cancel() -> None:
-        raise KeyboardInterrupt
-
-    plan = table.plan_compaction(where="part <> 'p0002'")
+    plan = open_table(changed).plan_compaction(where="part <> 'p0002'")
     with pytest.raises(RunCancelled, match="nothing was committed"):
-        plan.run(strategy="rewrite", verify=False, progress=once_rewriting(cancel))
-    assert folders.listing(changed / "_delta_log") == before
+        plan.run(strategy="rewrite", verify=False, progress=stop_at("Rewriting", KeyboardInterrupt))
     result = plan.run(strategy="rewrite")
     assert_rewritten(changed, plan, result, 5)
-    assert (table.version, result.num_files_added) == (5, 2)
+    assert (open_table(changed).version, result.num_files_added) == (5, 2)
     assert {key: spark.conf.get(key) for key in disturbing} == disturbing
     assert spark.conf.get("spark.sql.files.ignoreCorruptFiles", None) is None
 
@@ -238,8 +212,7 @@ def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
     assert feed.option("startingVersion", plan.version + 1).load(str(table.path)).count() == 0
 
 
-TRACKING = {
-    "delta.enableRowTracking": "true",
+TRACKED = {
     "delta.rowTracking.materializedRowIdColumnName": "_row-id-col-1",
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-1",
 }
@@ -250,7 +223,7 @@ TRACKING = {
     [
         ({}, {}, {"zorder_by": "id"}, 'it orders no rows: run it with strategy="optimize"'),
         ({"delta.appendOnly": "true"}, {}, {}, r"the table is append-only \(delta.appendOnly\)"),
-        (TRACKING, {}, {}, "the table has row tracking and the ids of its rows would change: run it with"),
+        ({"delta.enableRowTracking": "true"}, {}, {}, "row tracking and the ids of its rows would change"),
         ({}, {"s": ""}, {}, 's is "" in some files, which a write would turn into null'),
     ],
     ids=["order", "append-only", "row tracking", "empty partition value"],
@@ -263,15 +236,15 @@ def test_tables_and_plans_that_it_would_spoil_are_refused(
     reason: str,
 ) -> None:
     protocol = handmade.protocol()
-    if configuration is TRACKING:
-        protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": ["domainMetadata", "rowTracking"]}
-    metadata = handmade.metadata({"id": "long", "s": "string"}, list(partition), configuration)
+    protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": ["domainMetadata", "rowTracking"]}
+    metadata = handmade.metadata({"id": "long", "s": "string"}, list(partition), TRACKED | configuration)
     adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(10 * i), partition) for i in range(2)]
     handmade.write_log(tmp_path, [protocol, metadata, *adds])
     plan = open_table(tmp_path).plan_compaction(**options)
     before = folders.listing(tmp_path)
-    with pytest.raises(UnsupportedTableError, match=reason) as caught:
+    with pytest.raises(
+        UnsupportedTableError, match=f'^strategy="rewrite" can\'t run this .*{reason}'
+    ) as caught:
         plan.run(strategy="rewrite", verify=False)
-    assert str(caught.value).startswith('strategy="rewrite" can\'t run this plan, because ')
     assert "\n" not in str(caught.value)
     assert folders.listing(tmp_path) == before
