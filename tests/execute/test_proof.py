@@ -95,6 +95,7 @@ def test_outputs_that_can_not_be_read_are_undone(changed: Path) -> None:
     assert live(changed) == paths
 
 
+@pytest.mark.nightly
 def test_what_can_be_neither_proved_nor_undone_is_told(changed: Path) -> None:
     """As when somebody vacuums with no retention."""
     plan = open_table(changed).plan_compaction()
@@ -117,8 +118,7 @@ def test_what_can_be_neither_proved_nor_undone_is_told(changed: Path) -> None:
 def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
     spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch, by_spark: bool
 ) -> None:
-    before, restored = data_files(changed), list[int]()
-    rows = pq.ParquetFile(min(before)).read()
+    rows, restored = pq.ParquetFile(min(data_files(changed))).read(), list[int]()
     appended = handmade.write_data(changed, "part=p0000/appended.parquet", rows, {"part": "p0000"})
     before = data_files(changed)
 
@@ -134,11 +134,11 @@ def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
         DeltaTable(changed).restore(version, commit_properties=CommitProperties(custom_metadata=tag))
 
     monkeypatch.setattr(proof, "restore", restore_late)
-    plan, progress = open_table(changed).plan_compaction(), once("Comparing", lambda: spoil(changed, before))
-    with pytest.raises(
-        VerificationError, match="up to version 6, as the table was restored to version 4, so "
-    ):
-        plan.run(strategy="optimize", progress=progress)
+    told = "up to version 6, as the table was restored to version 4, so "
+    with pytest.raises(VerificationError, match=told):
+        open_table(changed).plan_compaction().run(
+            strategy="optimize", progress=once("Comparing", lambda: spoil(changed, before))
+        )
     assert (restored, open_table(changed).version) == ([4, 6], 8)
     assert open_table(changed).diff(6, 8).same_content_by == "identical files"
     assert spark.read.format("delta").load(str(changed)).count() == 1_050 + 50
