@@ -80,11 +80,7 @@ def test_values_are_one_partition_if_spark_casts_them_to_one_value(spark: SparkS
     assert {text: typed_value(text, "p", "date", None) for text in dates} == dates
 
 
-@pytest.mark.parametrize(("kind", "values"), [("string", ["", None, "null"]), ("integer", ["", None, "0"])])
-def test_empty_text_and_null_are_apart(kind: str, values: list[str | None]) -> None:
-    assert groups_of(values, kind) == [0, 1, 2]
-
-
-def test_the_name_of_a_folder_of_nulls_is_no_value() -> None:
+def test_empty_text_and_null_are_apart_and_the_name_of_a_folder_of_nulls_is_no_value() -> None:
+    assert groups_of(["", None, "null"], "string") == groups_of(["", None, "0"], "integer") == [0, 1, 2]
     with pytest.raises(UnsupportedTableError, match='"__HIVE_DEFAULT_PARTITION__" of column p'):
         groups_of(["__HIVE_DEFAULT_PARTITION__"], "string")
