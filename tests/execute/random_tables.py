@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -15,40 +15,25 @@ import pyarrow.parquet as pq
 from tests import handmade
 from tests.handmade import Action
 
-Life = Literal["stays", "leaves", "returns", "is marked later"]
 T = TypeVar("T")
-Values = tuple[str | None, ...]
 
-# What the log may say of a partition value, and how Delta writes the same value itself.
-_NULL: dict[str | None, str | None] = {"": None, None: None}
-_TEXTS = ("a", "A", "a b", " a", "100%", "ü", "k=v", "n/m", "it's", 'say "so"', "a%20b", "#?&", "1", "01")
-VALUES: dict[str, dict[str | None, str | None]] = {
-    "string": {**{text: text for text in _TEXTS}, None: None, "": None},
-    "integer": {**dict.fromkeys(("1", "01", "+1", " 1"), "1"), "-1": "-1", "0": "0", "-0": "0", **_NULL},
-    "date": {
-        **dict.fromkeys(("2024-01-01", "2024-1-1", "2024-01-01 10:00:00", "2024-01"), "2024-01-01"),
-        **{day: day for day in ("2024-02-29", "0099-01-01")},
-        **_NULL,
-    },
-    "double": {
-        **dict.fromkeys(("1.0", "1e0", "1"), "1.0"),
-        **{number: number for number in ("NaN", "Infinity", "-0.0")},
-        "0": "0.0",
-        **_NULL,
-    },
-    "timestamp": {
-        **dict.fromkeys(
-            ("2024-01-01 00:00:00", "2024-01-01T00:00:00.000000Z", "2024-01-01 02:00:00+02:00", "2024-01-01"),
-            "2024-01-01T00:00:00.000000Z",
-        ),
-        "2024-01-01 00:00:00.5": "2024-01-01T00:00:00.500000Z",
-        **_NULL,
-    },
-    "boolean": {
-        **dict.fromkeys(("true", "True", "t", "1"), "true"),
-        **dict.fromkeys(("false", "no"), "false"),
-        **_NULL,
-    },
+# What the log may say of a partition value, by its type: many are the same value in other words.
+VALUES: dict[str, list[str | None]] = {
+    "string": [
+        *("a", "A", "a b", " a", "100%", "ü", "k=v", "n/m", "it's", 'say "so"', "a%20b", "#?&", "1", "01"),
+        *(None, ""),
+    ],
+    "integer": ["1", "01", "+1", " 1", "-1", "0", "-0", "", None],
+    "date": [
+        *("2024-01-01", "2024-1-1", "2024-01-01 10:00:00", "2024-01", "2024-02-29", "0099-01-01"),
+        *("", None),
+    ],
+    "double": ["1.0", "1e0", "1", "NaN", "Infinity", "-0.0", "0", "", None],
+    "timestamp": [
+        *("2024-01-01 00:00:00", "2024-01-01T00:00:00.000000Z", "2024-01-01 02:00:00+02:00", "2024-01-01"),
+        *("2024-01-01 00:00:00.5", "", None),
+    ],
+    "boolean": ["true", "True", "t", "1", "false", "no", "", None],
 }
 ROWS_PER_FILE = 1_000
 _IN_URIS = "/=:&$,;@+!'()*~"
@@ -56,90 +41,59 @@ _IN_URIS = "/=:&$,;@+!'()*~"
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file, and what the log tells of it: from which commit on, and what becomes of it."""
+    """A data file, by the path and the partition that the log tells of it, from which commit on."""
 
-    name: str
-    values: Values
+    number: int
+    path: str
+    partition: dict[str, str | None]
     rows: int
     size: int
     deleted: int
     counted: bool
     commit: int
-    life: Life
+
+    @property
+    def add(self) -> Action:
+        vector = handmade.inline_vector(range(self.deleted)) if self.deleted else None
+        return handmade.add(self.path, self.size, self.partition, self.rows if self.counted else None, vector)
+
+    def write(self, table: Path) -> None:
+        """Rows whose ids tell the file, with as many bytes of padding as make up its size."""
+        start, place = self.number * ROWS_PER_FILE, table / unquote(self.path)
+        rows = pa.table({"id": pa.array(range(start, start + self.rows), pa.int64())})
+        padding = self.size - len(_parquet(rows, 0))
+        while (missing := self.size - len(content := _parquet(rows, padding))) != 0:
+            padding += missing
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table, and how it is optimized."""
+    """A table, and how it is optimized: with a predicate or none, and settings of the session."""
 
     seed: int
     partition_by: dict[str, str]
     files: tuple[DataFile, ...]
     where: str | None
-    min_file_size: int
-    max_file_size: int
-    max_deleted_rows_ratio: float
-    batch_size: int | None
-    snapshot_partitions: int
-
-    @property
-    def confs(self) -> dict[str, str]:
-        """The settings of the session that it is optimized in."""
-        batch = {} if self.batch_size is None else {"optimize.batchSize": self.batch_size}
-        settings = {
-            "optimize.minFileSize": self.min_file_size,
-            "optimize.maxFileSize": self.max_file_size,
-            "optimize.maxDeletedRowsRatio": self.max_deleted_rows_ratio,
-            "snapshotPartitions": self.snapshot_partitions,
-            **batch,
-        }
-        return {f"spark.databricks.delta.{name}": str(value) for name, value in settings.items()}
-
-    def live(self) -> dict[str, tuple[int, DataFile]]:
-        """The files to choose from and their numbers, by path as the log writes it."""
-        return {
-            self.path(number): (number, file)
-            for number, file in enumerate(self.files)
-            if file.life != "leaves"
-        }
-
-    def partition(self, number: int) -> dict[str, str | None]:
-        """A file's partition values as Delta writes them."""
-        values = zip(self.partition_by.items(), self.files[number].values, strict=True)
-        return {name: VALUES[kind][value] for (name, kind), value in values}
-
-    def path(self, number: int) -> str:
-        """A file's path as the log writes it: escaped as Hive does, then as URIs are, as Delta does."""
-        file = self.files[number]
-        folders = [
-            f"{name}={quote(value or '__HIVE_DEFAULT_PARTITION__', safe=' ü&')}/"
-            for name, value in zip(self.partition_by, file.values, strict=True)
-        ]
-        path = "".join([*folders, f"{file.name}{number}.parquet"])
-        return "".join(c if ord(c) > 127 else quote(c, safe=_IN_URIS) for c in path)
+    confs: dict[str, str]
 
     def write(self, table: Path) -> None:
         """Make the table."""
-        types = {"id": "long", **self.partition_by}
         head = [
             handmade.protocol(features=["deletionVectors"]),
-            handmade.metadata(types, list(self.partition_by)),
+            handmade.metadata({"id": "long", **self.partition_by}, list(self.partition_by)),
         ]
-        commits: list[list[Action]] = [head, *([] for _ in range(4))]
-        for number, file in enumerate(self.files):
-            _write_file(table / unquote(self.path(number)), number, file)
-            for commit, actions in enumerate(self._life(number), file.commit):
-                commits[commit] += actions
+        commits: list[list[Action]] = [head, [], []]
+        for file in self.files:
+            file.write(table)
+            commits[file.commit].append(file.add)
         commits = [actions for actions in commits if actions]
         handmade.write_log(table, *commits)
-        self._write_checksum(table, len(commits) - 1, head)
-
-    def _write_checksum(self, table: Path, version: int, head: list[Action]) -> None:
-        """With it Delta need not sum up the log before it begins."""
-        live = self.live().values()
+        # With it Delta need not sum up the log before it begins.
         checksum = {
-            "tableSizeBytes": sum(file.size for _, file in live),
-            "numFiles": len(live),
+            "tableSizeBytes": sum(file.size for file in self.files),
+            "numFiles": len(self.files),
             "numMetadata": 1,
             "numProtocol": 1,
             "setTransactions": [],
@@ -147,24 +101,7 @@ class Recipe:
             **head[0],
             "metadata": head[1]["metaData"],
         }
-        handmade.commit_path(table, version, "crc").write_text(json.dumps(checksum))
-
-    def _life(self, number: int) -> list[list[Action]]:
-        """What a file's first, second and third commit say of it."""
-        file, path = self.files[number], self.path(number)
-        partition = dict(zip(self.partition_by, file.values, strict=True))
-        records = file.rows if file.counted else None
-        vector = handmade.inline_vector(range(file.deleted)) if file.deleted else None
-        added = [handmade.add(path, file.size, partition, records, vector)]
-        removed = [handmade.remove(path, vector=vector)]
-        if file.life == "is marked later":
-            unmarked = handmade.add(path, file.size, partition, records)
-            return [[unmarked], [*([handmade.remove(path)] if vector else []), *added]]
-        return [
-            added,
-            *([removed] if file.life != "stays" else []),
-            *([added] if file.life == "returns" else []),
-        ]
+        handmade.commit_path(table, len(commits) - 1, "crc").write_text(json.dumps(checksum))
 
 
 def files_of(ids: Sequence[int]) -> frozenset[int]:
@@ -177,18 +114,25 @@ def random_recipe(seed: int) -> Recipe:
     rng = np.random.default_rng(seed)
     types = rng.choice(sorted(VALUES), pick(rng, [0, 1, 1, 2]), replace=False).tolist()
     partition_by = dict(zip(("p", "q q"), types, strict=False))
-    pools = [[pick(rng, list(VALUES[kind])) for _ in range(pick(rng, [1, 2, 2, 3]))] for kind in types]
-    files = tuple(_file(rng, pools) for _ in range(pick(rng, [0, 2, 3, 5, 7, 9, 11, 13, 14, 14])))
+    pools = [[pick(rng, VALUES[kind]) for _ in range(pick(rng, [1, 2, 2, 3]))] for kind in types]
+    num_files = pick(rng, [0, 2, 3, 5, 7, 9, 11, 13, 14, 14])
+    settings = {
+        "optimize.minFileSize": pick(rng, [10**9, 10**9, 10**9, 3_000, 2_000, 1_001, 1_000]),
+        "optimize.maxFileSize": pick(rng, [2_000, 2_001, 3_000, 5_000, 6_000, 10**9]),
+        "optimize.maxDeletedRowsRatio": pick(rng, [0.05, 0.05, 0.0, 0.5]),
+        "optimize.batchSize": pick(rng, [None, None, 1, 2_500, 6_000]),
+        "snapshotPartitions": pick(rng, [1, 1, 2, 2, 3, 5]),
+    }
     return Recipe(
         seed,
         partition_by,
-        files,
+        tuple(_file(rng, number, dict(zip(partition_by, pools, strict=True))) for number in range(num_files)),
         _predicate(rng, partition_by, pools),
-        pick(rng, [10**9, 10**9, 10**9, 3_000, 2_000, 1_001, 1_000]),
-        pick(rng, [2_000, 2_001, 3_000, 5_000, 6_000, 10**9]),
-        pick(rng, [0.05, 0.05, 0.0, 0.5]),
-        pick(rng, [None, None, 1, 2_500, 6_000]),
-        pick(rng, [1, 1, 2, 2, 3, 5]),
+        {
+            f"spark.databricks.delta.{name}": str(value)
+            for name, value in settings.items()
+            if value is not None
+        },
     )
 
 
@@ -197,17 +141,24 @@ def pick(rng: np.random.Generator, values: Sequence[T]) -> T:
     return values[int(rng.integers(len(values)))]
 
 
-def _file(rng: np.random.Generator, pools: list[list[str | None]]) -> DataFile:
+def _file(rng: np.random.Generator, number: int, pools: Mapping[str, list[str | None]]) -> DataFile:
+    partition = {name: pick(rng, pool) for name, pool in pools.items()}
     rows = pick(rng, [0, 1, 2, 19, 20, 20, 21, 40, 40])
+    # Escaped as Hive does, then as URIs are, as Delta does.
+    path = "".join(
+        f"{name}={quote(value or '__HIVE_DEFAULT_PARTITION__', safe=' ü&')}/"
+        for name, value in partition.items()
+    )
+    path += f"{pick(rng, ['f', 'f', 'g', 'part 0-', '100%-', 'ü-'])}{number}.parquet"
     return DataFile(
-        pick(rng, ["f", "f", "g", "part 0-", "100%-", "ü-"]),
-        tuple(pick(rng, pool) for pool in pools),
+        number,
+        "".join(c if ord(c) > 127 else quote(c, safe=_IN_URIS) for c in path),
+        partition,
         rows,
-        pick(rng, [1_000, 1_000, 1_000, 1_001, 1_500, 2_000, 2_999, 3_000]),
-        min(rows, pick(rng, [0, 0, 0, 0, 1, 1, 2, 40])),
-        pick(rng, [True, True, True, False]),
-        pick(rng, [0, 0, 1, 2]),
-        pick(rng, ["stays", "stays", "stays", *get_args(Life)]),
+        size=pick(rng, [1_000, 1_000, 1_000, 1_001, 1_500, 2_000, 2_999, 3_000]),
+        deleted=min(rows, pick(rng, [0, 0, 0, 0, 1, 1, 2, 40])),
+        counted=pick(rng, [True, True, True, False]),
+        commit=pick(rng, [0, 0, 1, 2]),
     )
 
 
@@ -232,17 +183,6 @@ def _term(column: str, kind: str, value: str | None) -> str:
         return f"`{column}` IS NULL"
     text = value.replace("'", "\\'")
     return f"`{column}` = CAST('{text}' AS {kind.replace('integer', 'int')})"
-
-
-def _write_file(path: Path, number: int, file: DataFile) -> None:
-    """Rows whose ids tell the file, with as many bytes of padding as make up its size."""
-    start = number * ROWS_PER_FILE
-    rows = pa.table({"id": pa.array(range(start, start + file.rows), pa.int64())})
-    padding = file.size - len(_parquet(rows, 0))
-    while (missing := file.size - len(content := _parquet(rows, padding))) != 0:
-        padding += missing
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
 
 
 def _parquet(rows: pa.Table, padding: int) -> bytes:

@@ -2,12 +2,10 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property, partial
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
@@ -17,13 +15,13 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import EmptyTableError
+from compaction_kit.execute.jobs import session_confs
 from tests import handmade
 from tests.conftest import QUICK
 from tests.execute.random_tables import Recipe, files_of, random_recipe
 from tests.handmade import Action
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
-
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SETTINGS = QUICK | {
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
@@ -31,26 +29,18 @@ SETTINGS = QUICK | {
 }
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(NamedTuple):
     """What one commit of OPTIMIZE did."""
 
-    table: Path
     info: Action
     adds: list[Action]
     removes: list[Action]
 
-    @cached_property
-    def outputs(self) -> list[frozenset[int]]:
-        """The numbers of the files whose rows each added file holds."""
-        paths = [self.table / unquote(add["path"]) for add in self.adds]
-        return [files_of(pq.ParquetFile(path).read(["id"])["id"].to_pylist()) for path in paths]
 
+class Outcome(NamedTuple):
+    """What OPTIMIZE told, and what it did to a table."""
 
-@dataclass(frozen=True)
-class Outcome:
-    """What OPTIMIZE told, and what it did."""
-
+    table: Path
     metrics: dict[str, Any]
     commits: list[Commit]
 
@@ -59,52 +49,54 @@ class Outcome:
         return [remove for commit in self.commits for remove in commit.removes]
 
     @property
-    def outputs(self) -> list[tuple[Action, frozenset[int]]]:
-        """Each added file, and the numbers of the files whose rows it holds."""
-        return [pair for commit in self.commits for pair in zip(commit.adds, commit.outputs, strict=True)]
+    def outputs(self) -> Counter[frozenset[int]]:
+        """The numbers of the files whose rows each added file holds."""
+        paths = [self.table / unquote(add["path"]) for commit in self.commits for add in commit.adds]
+        ids = (pq.ParquetFile(path).read(["id"])["id"].to_pylist() for path in paths)
+        return Counter(map(files_of, ids))
 
 
 def run_statement(spark: SparkSession, table: Path, statement: str) -> Outcome:
-    last = max(map(int, (path.stem for path in (table / "_delta_log").glob("*.json"))))
+    last = max(int(path.stem) for path in (table / "_delta_log").glob("*.json"))
     row = spark.sql(statement).collect()[0]
     commits: list[Commit] = []
     while handmade.commit_path(table, version := last + len(commits) + 1).exists():
         (info,), adds, removes = (
             handmade.actions_of(table, version, name) for name in ("commitInfo", "add", "remove")
         )
-        commits.append(Commit(table, info, adds, removes))
-    return Outcome(row.asDict(recursive=True)["metrics"], commits)
+        commits.append(Commit(info, adds, removes))
+    return Outcome(table, row.asDict(recursive=True)["metrics"], commits)
 
 
 def assert_same_files(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
     """The files of the plan are gone, with their vectors, batch by batch."""
-    batches: dict[int, set[str]] = {batch_id: set() for batch_id in plan.batches["batch_id"].to_pylist()}
-    batch_of_bin = plan.bins["batch_id"].to_pylist()
     removed = [{remove["path"] for remove in commit.removes} for commit in outcome.commits]
-    for planned in plan.files.to_pylist():
-        batches[batch_of_bin[planned["bin_id"]]].add(planned["path"])
     assert set(plan.files["path"].to_pylist()) == set().union(*removed)
     assert sum(map(len, removed)) == len(outcome.removes)
     if plan.exact.commits:
+        batch_of_bin = plan.bins["batch_id"].to_pylist()
+        batches = {batch_id: set[str]() for batch_id in plan.batches["batch_id"].to_pylist()}
+        for planned in plan.files.to_pylist():
+            batches[batch_of_bin[planned["bin_id"]]].add(planned["path"])
         assert list(batches.values()) == removed
-    live = recipe.live()
+    files, deleted = {file.path: file for file in recipe.files}, 0
     for remove in outcome.removes:
-        _, file = live[remove["path"]]
+        file = files[remove["path"]]
         assert remove["size"] == file.size
         assert (remove.get("deletionVector") or {}).get("cardinality", 0) == file.deleted
+        deleted += file.deleted
+    assert plan.num_deleted_rows == deleted
 
 
 def assert_same_bins(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
-    """The rows of each bin, and no others, are in one file, in the bin's partition."""
-    live = recipe.live()
+    """The rows of each bin, and no others, are in one file."""
+    files = {file.path: file for file in recipe.files}
     bins: dict[int, set[int]] = {}
     for planned in plan.files.to_pylist():
-        number, file = live[planned["path"]]
+        file = files[planned["path"]]
         if file.rows > file.deleted:
-            bins.setdefault(planned["bin_id"], set()).add(number)
-    assert Counter(map(frozenset, bins.values())) == Counter(numbers for _, numbers in outcome.outputs)
-    for add, numbers in outcome.outputs:
-        assert all(recipe.partition(number) == add["partitionValues"] for number in numbers)
+            bins.setdefault(planned["bin_id"], set()).add(file.number)
+    assert Counter(map(frozenset, bins.values())) == outcome.outputs
 
 
 def assert_same_metrics(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
@@ -132,50 +124,50 @@ def check(recipe: Recipe, plan: CompactionPlan | None, outcome: Outcome) -> None
         assert_same_metrics(recipe, plan, outcome)
 
 
-def plan_and_optimize(
-    spark: SparkSession, table: Path, recipe: Recipe
-) -> tuple[CompactionPlan | None, Outcome]:
-    """The plan, or None if the table is empty, and what OPTIMIZE did then."""
+def play(spark: SparkSession, folder: Path, recipe: Recipe, purge: bool = False) -> bool:
+    """Make a table, plan it, and let Delta do it; returns whether it had anything to do."""
+    table, where = folder / str(recipe.seed), f" WHERE {recipe.where}" if recipe.where else ""
+    statement = f"OPTIMIZE delta.`{table}`{where}"
     recipe.write(table)
-    for key, value in recipe.confs.items():
-        spark.conf.set(key, value)
-    if recipe.batch_size is None:
-        spark.conf.unset("spark.databricks.delta.optimize.batchSize")
+    with session_confs(spark, SETTINGS | recipe.confs):
+        plan: CompactionPlan | None = None
+        with suppress(EmptyTableError):
+            opened = open_table(table, spark)
+            plan = opened.plan_purge(recipe.where) if purge else opened.plan_compaction(recipe.where)
+        if purge:
+            statement = f"REORG TABLE delta.`{table}`{where} APPLY (PURGE)"
+        outcome = run_statement(spark, table, statement)
     try:
-        plan = open_table(table, spark).plan_compaction(recipe.where)
-    except EmptyTableError:
-        plan = None
-    where = f" WHERE {recipe.where}" if recipe.where else ""
-    return plan, run_statement(spark, table, f"OPTIMIZE delta.`{table}`{where}")
+        check(recipe, plan, outcome)
+    except AssertionError as error:
+        error.add_note(repr(recipe))
+        raise
+    shutil.rmtree(table)
+    return bool(outcome.commits)
 
 
-def check_tables(spark: SparkSession, folder: Path, seeds: Iterable[int]) -> int:
-    """Check these tables one by one in a session of their own; returns how many were rewritten."""
-    session = spark.newSession()
-    for key, value in SETTINGS.items():
-        session.conf.set(key, value)
-    rewritten = 0
-    for recipe in map(random_recipe, seeds):
-        table = folder / str(recipe.seed)
-        try:
-            plan, outcome = plan_and_optimize(session, table, recipe)
-            check(recipe, plan, outcome)
-        except Exception as error:
-            error.add_note(repr(recipe))
-            raise
-        rewritten += bool(outcome.commits)
-        shutil.rmtree(table)
-    return rewritten
-
-
+@pytest.mark.long
 def test_random_plans_come_true(spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     count = 500 if pytestconfig.getoption("long") else 4
+
+    def share(worker: int) -> int:
+        session = spark.newSession()
+        return sum(play(session, tmp_path, random_recipe(seed)) for seed in range(worker, count, 2))
+
     # Two at a time: Spark plans each one's queries on one core.
     with ThreadPoolExecutor(2) as pool:
-        shares = [range(count)[worker::2] for worker in range(2)]
         try:
-            rewritten = list(pool.map(partial(check_tables, spark, tmp_path), shares))
+            rewritten = sum(pool.map(share, range(2)))
         finally:
             # PySpark takes the session that last made a DataFrame for the active one, in all threads.
             spark.createDataFrame([], "id long")
-    assert sum(rewritten) > count // 2
+    assert rewritten > count // 2
+
+
+@pytest.mark.parametrize(
+    ("seeds", "least"), [(range(4, 5), 1), pytest.param(range(100, 130), 16, marks=pytest.mark.nightly)]
+)
+def test_random_purges_come_true(spark: SparkSession, tmp_path: Path, seeds: range, least: int) -> None:
+    """Many of them have something to purge."""
+    changed = sum(play(spark, tmp_path, random_recipe(seed), purge=True) for seed in seeds)
+    assert changed >= least
