@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table, plots
 from compaction_kit.errors import UnsupportedTableError
-from tests import folders
+from tests import folders, handmade
 from tests.conftest import SetConf
+from tests.execute.meanwhile import changed_metadata
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -29,8 +30,9 @@ def test_auto_is_arrow_where_it_can_and_tells_where_the_time_went(changed: Path)
     assert 20 << 20 < result.peak_bytes < 1 << 30
 
 
-def test_auto_goes_by_arrows_refusals(spark: SparkSession, changed: Path) -> None:
-    spark.sql(f"ALTER TABLE delta.`{changed}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+def test_auto_goes_by_arrows_refusals(changed: Path) -> None:
+    widening = changed_metadata(changed, configuration={"delta.enableTypeWidening": "true"})
+    handmade.write_commit(changed, 5, [widening, handmade.protocol(features=["typeWidening"])])
     plan, why = open_table(changed).plan_compaction(), "because .*the feature typeWidening"
     with pytest.raises(
         UnsupportedTableError, match=f'strategy="arrow" can\'t run this plan, {why}'
