@@ -1,5 +1,5 @@
 import math
-from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -11,75 +11,63 @@ from tests.releases import since_spark
 
 pytestmark = pytest.mark.spark
 
-# Columns of a row by name: their types, and their values.
-ROW: dict[str, tuple[str, Any]] = {
-    "a": ("int", 1),
-    "b": ("int", None),
-    "s": ("string", "ab"),
-    "t": ("string", "c"),
-    "empty": ("string", ""),
-    "zero": ("double", 0.0),
-    "nan": ("double", math.nan),
-    "nested_zero": ("array<struct<b:float>>", [(0.0,)]),
-    "lists": ("array<array<int>>", [[1], []]),
-    "x": ("array<int>", [1]),
-    "y": ("array<int>", []),
-    "z": ("array<int>", [1, None]),
-    "m": ("map<string,int>", {"x": 1, "y": 2}),
-    "null_in_m": ("map<string,int>", {"x": 1, "y": None}),
-    "empty_m": ("map<string,int>", {}),
-    "deep_m": ("array<map<string,array<int>>>", [{"x": [1], "y": []}]),
-    "st": ("struct<x:int,y:int>", (1, None)),
-    "null_st": ("struct<x:int>", (None,)),
-    "list_st": ("struct<x:array<int>,y:array<int>>", ([1], [])),
-    "dec": ("decimal(10,2)", Decimal("1.50")),
-    "bin": ("binary", b"\0"),
-}
-SAME = {"m": {"y": 2, "x": 1}, "null_in_m": {"y": None, "x": 1}, "deep_m": [{"y": [], "x": [1]}]}
-DIFFERENT: list[dict[str, Any]] = [
-    {"a": 2},
-    {"a": None, "b": 1},
-    {"s": "a", "t": "bc"},
-    {"empty": None},
-    {"zero": -0.0},
-    {"nan": None},
-    {"nested_zero": [(-0.0,)]},
-    {"lists": [[], [1]]},
-    {"x": [], "y": [1]},
-    {"y": None},
-    {"y": [None]},
-    {"z": [None, 1]},
-    {"m": {"x": 2, "y": 1}},
-    {"empty_m": None},
-    {"st": (None, 1)},
-    {"null_st": None},
-    {"list_st": ([], [1])},
-    {"dec": Decimal("1.51")},
-    {"bin": b"\0\0"},
+# Types of one column or two, their values, and others that a hash may take for the same.
+Case = tuple[str, tuple[Any, ...], tuple[Any, ...]]
+SCALARS: list[Case] = [
+    ("int; int", (1, None), (None, 1)),
+    ("string; string", ("ab", "c"), ("a", "bc")),
+    ("string", ("",), (None,)),
+    ("binary", (b"\0",), (b"\0\0",)),
+    ("double", (0.0,), (-0.0,)),
+    ("double", (math.nan,), (None,)),
+]
+ARRAYS: list[Case] = [
+    ("array<struct<b:float>>", ([(0.0,)],), ([(-0.0,)],)),
+    ("array<int>; array<int>", ([1], []), ([], [1])),
+    ("array<array<int>>", ([[1], []],), ([[], [1]],)),
+    ("array<int>", ([],), (None,)),
+    ("array<int>", ([],), ([None],)),
+    ("array<int>", ([1, None],), ([None, 1],)),
+]
+MAPS_AND_STRUCTS: list[Case] = [
+    ("map<string,int>", ({"x": 1, "y": 2},), ({"x": 2, "y": 1},)),
+    ("map<string,int>", ({},), (None,)),
+    ("struct<x:int,y:int>", ((1, None),), ((None, 1),)),
+    ("struct<x:int>", ((None,),), (None,)),
+    ("struct<x:array<int>,y:array<int>>", (([1], []),), (([], [1]),)),
+]
+SAME: list[Case] = [
+    ("map<string,int>", ({"x": 1, "y": None},), ({"y": None, "x": 1},)),
+    ("array<map<string,array<int>>>", ([{"x": [1], "y": []}],), ([{"y": [], "x": [1]}],)),
 ]
 
 
-def of(spark: SparkSession, schema: str, rows: list[tuple[Any, ...]]) -> Fingerprint:
+def of(spark: SparkSession, schema: str, *rows: tuple[Any, ...]) -> Fingerprint:
     # A local relation: no job but the aggregation's.
     return fingerprint(spark.createDataFrame(rows, schema).coalesce(1))
 
 
-def test_any_difference_in_a_row_shows_and_the_order_in_maps_does_not(spark: SparkSession) -> None:
-    schema = ", ".join(f"{name} {kind}" for name, (kind, _) in ROW.items())
+@pytest.mark.parametrize(
+    "cases", [SCALARS, ARRAYS, MAPS_AND_STRUCTS + SAME], ids=["scalars", "arrays", "maps"]
+)
+def test_any_difference_in_a_row_shows_and_the_order_in_maps_does_not(
+    spark: SparkSession, cases: list[Case]
+) -> None:
+    """One row of all columns, of which one or two are changed."""
+    kinds = [kind for kinds, *_ in cases for kind in kinds.split("; ")]
+    schema = ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))
 
-    def changed(values: dict[str, Any]) -> Fingerprint:
-        row = {name: value for name, (_, value) in ROW.items()} | values
-        return of(spark, schema, [tuple(row.values())])
+    def changed(case: Case | None) -> Fingerprint:
+        values = chain(*(one[2] if one is case else one[1] for one in cases))
+        return of(spark, schema, tuple(values))
 
-    found = changed({})
-    assert changed(SAME) == found
-    assert [values for values in DIFFERENT if changed(values) == found] == []
+    row = changed(None)
+    assert [case for case in cases if changed(case) == row] == [case for case in cases if case in SAME]
 
 
 @pytest.mark.parametrize(
     ("schema", "rows", "other"),
     [
-        ("a int, b int", [(1, 2)], [(2, 1)]),
         ("a int, b int", [(1, 2), (3, 4)], [(1, 4), (3, 2)]),
         ("a int", [(1,), (1,), (2,)], [(1,), (2,), (2,)]),
     ],
@@ -88,7 +76,7 @@ def test_any_difference_in_a_row_shows_and_the_order_in_maps_does_not(spark: Spa
 def test_each_row_counts_as_a_whole_and_as_often_as_it_is_there(
     spark: SparkSession, schema: str, rows: list[tuple[Any, ...]], other: list[tuple[Any, ...]]
 ) -> None:
-    assert of(spark, schema, rows) != of(spark, schema, other)
+    assert of(spark, schema, *rows) != of(spark, schema, *other)
 
 
 def test_order_files_and_partitions_of_the_data_do_not_matter(spark: SparkSession) -> None:
@@ -97,8 +85,8 @@ def test_order_files_and_partitions_of_the_data_do_not_matter(spark: SparkSessio
 
 
 def test_names_with_dots_and_backticks_are_columns(spark: SparkSession) -> None:
-    odd = of(spark, "`a.b` int, `c``d` int, `e f` struct<`g.h`:int>", [(1, 2, (3,))])
-    assert odd == of(spark, "a int, b int, c struct<d:int>", [(1, 2, (3,))])
+    odd = of(spark, "`a.b` int, `c``d` int, `e f` struct<`g.h`:int>", (1, 2, (3,)))
+    assert odd == of(spark, "a int, b int, c struct<d:int>", (1, 2, (3,)))
 
 
 @since_spark("4.0")
