@@ -164,17 +164,8 @@ def _other_field(actions: pa.StructArray, draw: random.Random) -> pa.Array:
     fields = list(actions.type)
     place = draw.randrange(len(fields))
     arrays = [actions.field(i) for i in range(len(fields))]
-    others = [
-        pa.array(["x"] * len(actions)),
-        pa.array([-(2**63)] * len(actions)),
-        pa.array([1.5] * len(actions)),
-        pa.array([b"\xff"] * len(actions)),
-        pa.array([True] * len(actions)),
-        pa.nulls(len(actions), pa.int64()),
-        pa.array([["x"]] * len(actions)),
-        pa.array([{"a": 1}] * len(actions)),
-    ]
-    arrays[place] = draw.choice(others)
+    others: list[Any] = ["x", -(2**63), 1.5, b"\xff", True, None, ["x"], {"a": 1}]
+    arrays[place] = pa.array([draw.choice(others)] * len(actions))
     fields[place] = fields[place].with_type(arrays[place].type)
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=actions.is_null())
 
