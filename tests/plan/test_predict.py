@@ -1,14 +1,11 @@
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit import open_table
 from compaction_kit.plan.predict import SizeModel, count_rows
-from compaction_kit.storage import open_store
 from tests import handmade
 from tests.chance import examples
 from tests.plan.test_compaction import files_of
@@ -46,22 +43,3 @@ def test_a_file_is_never_reckoned_to_hold_more_than_it_has(
     model = SizeModel.of(files)
     assert np.all((model.weights >= 0) & (model.weights <= files.sizes))
     assert 0 <= model.overhead <= files.sizes.max()
-
-
-def test_a_trial_comes_near_what_one_file_of_all_rows_weighs(tmp_path: Path) -> None:
-    """Few values, many times: a dictionary that each small file has and the large one has but once."""
-    rng = np.random.default_rng(0)
-    words = [f"a rather long word, the {i}th of its kind" for i in range(200)]
-    parts = [pa.table({"id": rng.integers(0, 1_000, 300), "w": rng.choice(words, 300)}) for _ in range(100)]
-    adds = [handmade.write_data(tmp_path, f"f{i}.parquet", part) for i, part in enumerate(parts)]
-    handmade.write_log(tmp_path, [handmade.metadata({"id": "long", "w": "string"}), *adds])
-    one = handmade.write_data(tmp_path, "one.parquet", pa.concat_tables(parts))
-    files = open_table(tmp_path).files()
-    model = SizeModel.sampled(open_store(str(tmp_path)), files)
-    everything = np.arange(100)
-    (predicted,) = model.output_bytes(everything, np.zeros(100, np.int64), 1)
-    assert predicted == pytest.approx(one["add"]["size"], rel=0.1)
-    assert "measured by rewriting 64 files in memory" in model.basis
-    # The line through the files themselves sees nothing of that.
-    (by_line,) = SizeModel.of(files).output_bytes(everything, np.zeros(100, np.int64), 1)
-    assert by_line > 2 * predicted
