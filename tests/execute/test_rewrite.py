@@ -146,6 +146,7 @@ def test_what_the_session_has_cached_is_not_what_is_written(spark: SparkSession,
     assert len(texts(spark, flat)) == 70
 
 
+@pytest.mark.nightly
 def test_a_column_filled_a_moment_before_it_begins_is_not_lost_in_silence(
     spark: SparkSession, flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
