@@ -18,79 +18,54 @@ from tests import folders
 
 pytestmark = pytest.mark.spark
 
-# The outcomes of the first writer's attempts, and its exception.
-BOTH = (["taken", "committed"], None)
-RETRIED = (["refused", "committed"], None)
-READ_TOO_LITTLE = (["refused"], "ConcurrentAppendException")
+# The first writer's attempts, by the version that it read and the one that it tried, and its exception.
+REFUSED = (0, 1, "refused")
+BOTH = ([(0, 1, "taken"), (0, 2, "committed")], None)
+RETRIED = ([REFUSED, (1, 2, "committed")], None)
+READ_TOO_LITTLE = ([REFUSED], "ConcurrentAppendException")
+GAVE_UP = ([REFUSED, (1, None, "gave up")], "ConcurrentDeleteReadException")
 EXPECTED = {
     "append with append": BOTH,
-    "one batch by two runs": (["refused"], "ConcurrentTransactionException"),
+    "one batch by two runs": ([REFUSED], "ConcurrentTransactionException"),
     "two deletes of the same rows": READ_TOO_LITTLE,
     "two deletes in two partitions": BOTH,
     "compaction with append": BOTH,
-    "compaction with delete": (["refused", "gave up"], "ConcurrentDeleteReadException"),
+    "compaction with delete": GAVE_UP,
     "compaction with delete elsewhere": BOTH,
     "delete with compaction": READ_TOO_LITTLE,
-    "two compactions": (["refused", "gave up"], "ConcurrentDeleteReadException"),
+    "two compactions": GAVE_UP,
     "compaction with ADD COLUMN": RETRIED,
-    "append with ADD COLUMN": (["refused"], "MetadataChangedException"),
+    "append with ADD COLUMN": ([REFUSED], "MetadataChangedException"),
     "overwrite with append": READ_TOO_LITTLE,
     "delete with append": READ_TOO_LITTLE,
     "rewrite with append": BOTH,
-    "rewrite with delete": (["refused"], "ConcurrentDeleteReadException"),
+    "rewrite with delete": ([REFUSED], "ConcurrentDeleteReadException"),
 }
-SNAPSHOT_ISOLATION = {
-    "compaction with append",
-    "compaction with delete elsewhere",
+# At each change, one of each rule; lesson 05 plays others.
+BY_DAY = {
+    "one batch by two runs",
+    "compaction with delete",
     "compaction with ADD COLUMN",
-    "rewrite with append",
+    "append with ADD COLUMN",
+    "rewrite with delete",
 }
-# Ruled as others are: one of the same rule is played at each change, here or in lesson 5 and its solution.
-NIGHTLY = {
-    "append with append",
-    "compaction with append",
-    "two deletes of the same rows",
-    "two deletes in two partitions",
-    "compaction with delete elsewhere",
-    "delete with compaction",
-    "delete with append",
-    "two compactions",
-    "overwrite with append",
-    "rewrite with append",
-}
-NAMES = [pytest.param(name, marks=pytest.mark.nightly) if name in NIGHTLY else name for name in EXPECTED]
-each_story = pytest.mark.parametrize("name", NAMES)
-
-
-class Stories(dict[str, Story]):
-    """Each is played when it is first asked for."""
-
-    def __init__(self, folder: Path, spark: SparkSession) -> None:
-        self._folder, self._spark = folder, spark
-
-    def __missing__(self, name: str) -> Story:
-        self[name] = races.play(self._folder, name, self._spark)
-        return self[name]
-
-
-@pytest.fixture(scope="module")
-def stories(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stories:
-    return Stories(tmp_path_factory.mktemp("stories") / "new", spark)
+NAMES = [name if name in BY_DAY else pytest.param(name, marks=pytest.mark.nightly) for name in EXPECTED]
 
 
 def test_every_scenario_is_played() -> None:
     assert set(SCENARIOS) == set(EXPECTED)
 
 
-@each_story
-def test_a_story_ends_as_delta_rules_and_no_row_is_lost(stories: Stories, name: str) -> None:
-    story = stories[name]
-    outcomes, exception = EXPECTED[name]
-    assert story.attempts["outcome"].to_pylist() == ["committed", *outcomes]
-    assert (None if story.refusal is None else story.refusal.exception) == exception
+@pytest.mark.parametrize("name", NAMES)
+def test_a_story_ends_as_delta_rules_and_no_row_is_lost(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    story = races.play(tmp_path / "new", name, spark)
+    attempts, exception = EXPECTED[name]
+    tried = story.attempts.select(["read_version", "version", "outcome"]).to_pylist()
+    assert [tuple(row.values()) for row in tried] == [(0, 1, "committed"), *attempts]
     first, second = story.scenario.first.name, story.scenario.second.name
     assert story.winners == ((second, first) if exception is None else (second,))
-    assert story.versions == (0, 1 if exception else 2)
     assert (f"the {second} won" in story.finding) == (exception is not None)
     # The rows are as if the winners had come one after another, for a reader without Spark too.
     assert (story.rows_lost, story.rows_doubled) == (0, 0)
@@ -100,41 +75,32 @@ def test_a_story_ends_as_delta_rules_and_no_row_is_lost(stories: Stories, name: 
     # A compaction that won left one file in each of two partitions.
     if story.winners[-1] in ("compaction", "rewrite") and name.endswith("append"):
         assert open_table(story.table).files().num_files == 2 + 1
-    # The commits are those of the log.
+    commits_are_those_of_the_log(story)
+    is_told_in_deltas_words(story, exception)
+
+
+def commits_are_those_of_the_log(story: Story) -> None:
     commits = [row for row in story.attempts.to_pylist() if row["outcome"] == "committed"]
     files = sorted((story.table / "_delta_log").glob("*.json"))[1:]
     assert [row["version"] for row in commits] == [int(file.stem) for file in files]
+    assert story.versions == (0, len(files))
     for row, file in zip(commits, files, strict=True):
         info = next(json.loads(line)["commitInfo"] for line in file.open() if '"commitInfo"' in line)
         assert (row["operation"], row["isolation_level"]) == (info["operation"], info["isolationLevel"])
         assert (row["read_version"], row["is_blind_append"]) == (info["readVersion"], info["isBlindAppend"])
-    # The other one's version was taken when the first came to it.
-    assert story.attempts["read_version"].to_pylist()[:2] == [0, 0]
-    assert story.attempts["version"].to_pylist()[:2] == [1, 1]
-    is_snapshot = commits[-1]["isolation_level"] == "SnapshotIsolation"
-    assert is_snapshot == (name in SNAPSHOT_ISOLATION | {"two compactions", "delete with compaction"})
+    changes_no_data = re.search("compaction|rewrite", story.winners[-1])
+    assert (commits[-1]["isolation_level"] == "SnapshotIsolation") == bool(changes_no_data)
 
 
-def test_optimize_commits_again_or_gives_up_if_its_files_are_gone(stories: Stories) -> None:
-    tries = stories["compaction with ADD COLUMN"].attempts
-    assert tries["read_version"].to_pylist() == [0, 0, 1]
-    assert tries["version"].to_pylist() == [1, 1, 2]
-    assert "in a new transaction" in stories["compaction with ADD COLUMN"].why
-    story = stories["compaction with delete"]
-    last = story.attempts.to_pylist()[-1]
-    assert (last["read_version"], last["version"], last["outcome"]) == (1, None, "gave up")
-    page = story._repr_html_()
-    for text in ("ConcurrentDeleteReadException", "gave up", "<svg role="):
-        assert text in page
-
-
-@each_story
-def test_a_story_has_deltas_own_words_in_values_that_json_has(stories: Stories, name: str) -> None:
-    story = stories[name]
-    values = json.loads(json.dumps(story.to_dict()))
+def is_told_in_deltas_words(story: Story, exception: str | None) -> None:
+    values, page = json.loads(json.dumps(story.to_dict())), story._repr_html_()
     assert values["scenario"]["first"]["statement"] == story.scenario.first.statement
+    assert "<svg role=" in page
+    assert "{" not in story.why
     if (refusal := story.refusal) is None:
+        assert exception is None
         return
+    assert refusal.exception == exception
     assert hasattr(delta.exceptions, refusal.exception)
     # DELTA_CONCURRENT_APPEND is a ConcurrentAppendException.
     condition = refusal.condition.split(".")[0].removeprefix("DELTA_").replace("_", "")
@@ -142,7 +108,6 @@ def test_a_story_has_deltas_own_words_in_values_that_json_has(stories: Stories, 
     assert refusal.exception.upper().startswith(condition)
     assert re.search("concurrent|at the same time", refusal.message)
     assert "\n" not in refusal.message
-    assert "{" not in story.why
     for words in (refusal.exception, refusal.condition, story.why):
         assert words in story.summary()
 
