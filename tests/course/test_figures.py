@@ -19,20 +19,15 @@ def tries(*rows: tuple[str, int, int | None, str]) -> pa.Table:
 
 
 OTHER = ("delete", 4, 5, "committed")
-AFTER = "looks again: its\nfiles are"
 
 
 @pytest.mark.parametrize(
     ("own", "exception", "texts"),
     [
-        ([(4, 5, "taken"), (4, 6, "committed")], None, {"no conflict", "commits 6"}),
+        ([(4, 5, "taken"), (4, 6, "committed")], None, {"no conflict", "version 6", "commits 6"}),
         ([(4, 5, "refused")], "SomeException", {"SomeException"}),
-        (
-            [(4, 5, "refused"), (5, 6, "committed")],
-            None,
-            {"conflict", "reads 5", f"{AFTER} there", "commits 6"},
-        ),
-        ([(4, 5, "refused"), (5, None, "gave up")], "Some", {"conflict", f"{AFTER} gone", "Some"}),
+        ([(4, 5, "refused"), (5, 6, "committed")], None, {"conflict", "reads 5", "version 6", "commits 6"}),
+        ([(4, 5, "refused"), (5, None, "gave up")], "Some", {"conflict", "reads 5", "Some"}),
         ([(4, 5, "unknown")], None, {"?"}),
     ],
     ids=["taken", "refused", "began again", "gave up", "before it is played"],
@@ -44,14 +39,12 @@ def test_each_ending_is_drawn(
     figure = figures.concurrency(attempts, NAMES, "Who won", exception)
     drawn = {text.get_text() for text in figure.axes[0].texts}
     assert texts | {"version 4", "version 5", "commits 5", "tries 5:\ntaken"} <= drawn
-    assert ("version 6" in drawn) == (own[-1][2] == "committed")
-    assert ("no conflict" in drawn) == (own[0][2] == "taken")
-    assert (exception in drawn) == (exception is not None)
+    only_then = {"no conflict", "conflict", "reads 5", "version 6", "commits 6", "?"}
+    assert only_then & drawn == only_then & texts
     label = str(figure.get_label())
     assert label.startswith("Who won. delete read version 4, tried to commit version 5: committed. comp")
     assert label.count("compaction read version") == len(own)
     assert ("tried no commit" in label) == (own[-1][2] == "gave up")
-    assert plots.to_png(figure, dpi=50).startswith(b"\x89PNG")
 
 
 def test_texts_on_boxes_keep_their_colours_in_a_dark_theme() -> None:
