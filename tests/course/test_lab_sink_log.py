@@ -1,12 +1,10 @@
-"""Lesson 08's lab: which files of a sink's log are left, as Spark's own class leaves them."""
+"""The model of lesson 08's lab: which files of a sink's log are left, as Spark's own class leaves them."""
 
 import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from course import labs
-from course.lab import run
 from course.labs.sink_log import KEPT, NEEDED, REMOVED, LogFiles
 from pyspark.sql import SparkSession
 
@@ -44,22 +42,3 @@ def test_a_delay_keeps_files_for_as_many_batches_as_a_projection_does(tmp_path: 
     for batch in range(1, 30):
         assert LogFiles(policy, batch).names(NEEDED, KEPT) == names_after(log, projected, batch), batch
     assert LogFiles(policy, 29).names(REMOVED)
-
-
-def test_settings_that_move_change_which_files_are_left() -> None:
-    lab = labs.sink_log()
-    assert lab.finding is not None
-    assert "A reader needs 19.compact, 20, 21. 9.compact is the last compaction" in lab.finding.sentence
-    assert "after 22 batches, the log has written entries of 50 batches." in lab.finding.sentence
-    finding = str(lab.finding.figure.get_label())
-    assert finding == "After batch 21: 13 of 22 files left, a reader needs 3"
-    lab.move(retained=100)
-    assert "No compaction has 100 batches after it yet, so no file may go" in lab.finding.sentence
-    lab.move(retained=1, delay=30, batch=0)
-    assert str(lab.finding.figure.get_label()) == "After batch 0: 1 of 1 file left, a reader needs 1"
-    lab.move(interval=2, batch=59)
-    assert "59.compact. 57.compact" in lab.finding.sentence
-    assert "once they are 30 minutes old" in lab.finding.sentence
-    drawn = lab.finding.figure
-    assert str(run(lab.as_code()).get_label()) == str(drawn.get_label())
-    assert drawn.axes[0].get_xlim() == labs.sink_log().finding.figure.axes[0].get_xlim()  # type: ignore[union-attr]
