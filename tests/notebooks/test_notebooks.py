@@ -3,18 +3,14 @@
 import ast
 import builtins
 import re
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 import pytest
 
 from tests.notebooks.lessons import parts
-from tests.plots.test_comparisons import comparison_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").rglob("*.ipynb"))
 NO_MORE_LINES_THAN = 20
@@ -45,14 +41,15 @@ def test_a_notebook_is_stripped_and_has_a_title_short_cells_and_imports_that_are
                 exec(f"from {node.module} import {name.name}", {})
 
 
+def in_sight(code: list[Any]) -> list[Any]:
+    """Cells of code that aren't folded."""
+    return [cell for cell in code if "source_hidden" not in cell.metadata.get("jupyter", {})]
+
+
 LESSONS = [path for path in NOTEBOOKS if path.name[:2].isdigit() and path.parent.name == "notebooks"]
 
 
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
-
-
-def test_the_course_has_ten_lessons() -> None:
-    assert [path.name[:2] for path in LESSONS] == [f"{number:02}" for number in range(1, 11)]
 
 
 @each_lesson
@@ -84,6 +81,7 @@ def test_a_lesson_asks_a_question_first_and_never_peeks_behind_the_public_names(
 def test_the_index_of_the_course_names_sections_that_there_are() -> None:
     index = (NOTEBOOKS[0].parent / "README.md").read_text(encoding="utf-8")
     lessons = {path.name[:2]: path for path in LESSONS}
+    assert len(lessons) == 10
     assert dict(re.findall(r"(?m)^\[(\d\d)\]: (\S+)$", index)) == {
         no: path.name for no, path in lessons.items()
     }
@@ -123,85 +121,26 @@ def test_a_lesson_imports_what_its_exercises_name() -> None:
         assert named - names - told == set(), path.name
 
 
-# What gives a prediction's answer away, and so comes after it: by lesson and cell of the prediction.
-TELLING = {
-    ("01", "predict-shrink"): ["plan.explain()", "optimize.compact()"],
-    ("01", "predict-query"): ["inputFiles()"],
-    ("01", "predict-day"): ["num_commits"],
-    ("02", "predict-delete"): ["tombstone", "VERSION AS OF", "still_there"],
-    ("02", "predict-live"): ["len(orders.inputFiles())} files"],
-    ("02", "predict-needed"): [".needed"],
-    ("03", "predict-threshold"): ["left alone", "def next_fit"],
-    ("03", "predict-bins"): ["[60, 20, 60, 60]"],
-    ("03", "predict-commits"): ["Several bins, one commit", "OPTIMIZE delta"],
-    ("04", "predict-careless"): ["doesn't compare"],
-    ("04", "predict-bins"): ["to one transaction"],
-    ("05", "predict-too-late"): ["blind append"],
-    ("05", "predict-deletes"): ["refuses the first"],
-    ("05", "predict-delete"): ["would have been back"],
-    ("06", "predict-restore"): ["no data file was copied"],
-    ("06", "predict-bytes"): ["freed nothing"],
-    ("06", "predict-orphan"): ["lists the whole folder"],
-    ("07", "predict-files"): ["inputFiles()"],
-    ("07", "predict-stream"): ["OPTIMIZE delta.", "dataChange"],
-    ("07", "predict-again"): ["txn"],
-    ("08", "predict-entries"): ["num_entries", '19.compact").read_text', "all batches"],
-    ("08", "predict-removed"): ["removed: "],
-    ("09", "predict-version"): ["PausedWriter("],
-    ("09", "predict-folder"): ["twice:"],
-    ("10", "predict-first"): ["ck.survey("],
-    ("10", "predict-order"): ["inputFiles())"],
-    ("10", "predict-cubes"): ["minCubeSize"],
-}
-
-
-@pytest.mark.parametrize("place", TELLING, ids=" ".join)
-def test_a_prediction_comes_before_what_gives_its_answer_away(place: tuple[str, str]) -> None:
-    number, prediction = place
-    cells = nbformat.read(LESSONS[int(number) - 1], as_version=4).cells
-    end = next(i for i, cell in enumerate(cells) if cell["id"] == prediction)
-    before = "\n".join(cell.source for cell in cells[:end])
-    assert [telling for telling in TELLING[place] if telling in before] == []
-
-
-def answers_in_sight(cells: list[Any]) -> Iterator[str]:
-    """Asserts that are right under a question and can be read before one has looked for the answer."""
-    for before, cell in pairwise(cells):
-        is_open = cell.cell_type == "code" and not cell.metadata.get("jupyter", {}).get("source_hidden")
-        if is_open and before.cell_type == "markdown" and before.source.endswith("?"):
-            # That an answer is a prediction's says nothing yet.
-            for node in ast.parse(cell.source).body:
-                if isinstance(node, ast.Assert) and ".answer" not in ast.unparse(node):
-                    yield ast.unparse(node)
+@each_lesson
+def test_what_is_predicted_is_computed_right_after_it(lesson: Path) -> None:
+    code = code_cells(nbformat.read(lesson, as_version=4).cells)
+    asked = [i for i, cell in enumerate(code) if "predict(" in cell.source and "import" not in cell.source]
+    assert len(asked) >= 2
+    for i in asked:
+        assert code[i].metadata["jupyter"]["source_hidden"]
+        if name := re.match(r"(\w+) = predict\(", code[i].source):
+            assert any(f"{name[1]}.answer" in cell.source for cell in code[i + 1 : i + 3]), name[1]
 
 
 @each_lesson
 def test_an_assert_with_the_answer_right_under_a_question_is_folded(lesson: Path) -> None:
-    assert list(answers_in_sight(nbformat.read(lesson, as_version=4).cells)) == []
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "said"),
-    [
-        ([1.9, 2.0, 1.8, 1.9, 2.1], [0.7, 0.7, 0.8, 0.6, 0.7], "2.7 times as fast"),
-        ([0.7, 0.7, 0.8, 0.6, 0.7], [1.9, 2.0, 1.8, 1.9, 2.1], "2.7 times as slow"),
-        ([1.9, 0.7, 1.9, 0.6, 0.7], [0.7, 1.9, 0.7, 1.8, 0.6], "Timings overlap"),
-    ],
-)
-def test_what_lesson_01_concludes_follows_from_its_runs(
-    before: list[float], after: list[float], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cells = nbformat.read(LESSONS[0], as_version=4).cells
-    cell = next(cell for cell in cells if "measure_reads(" in cell.source)
-    repeats = re.search(r"repeats=(\d+)", cell.source)
-    assert repeats is not None
-    assert int(repeats[1]) >= 3
-    reads = replace(comparison_of(before, after), files_before=365, files_after=1)
-    names = {"measure_reads": lambda *_, repeats: reads, "opened": SimpleNamespace(answer=1)}
-    exec(cell.source, names | {"spark": None, "table_path": ""})
-    outcome, conclusion = capsys.readouterr().out.splitlines()
-    assert outcome.startswith(said)
-    assert ("seconds went to the files" in conclusion) == ("fast" in said)
+    for before, cell in pairwise(nbformat.read(lesson, as_version=4).cells):
+        if before.cell_type == "markdown" and before.source.endswith("?") and in_sight(code_cells([cell])):
+            found = [
+                ast.unparse(node) for node in ast.parse(cell.source).body if isinstance(node, ast.Assert)
+            ]
+            # That an answer is a prediction's says nothing yet.
+            assert [one for one in found if ".answer" not in one] == []
 
 
 def path_of(lesson: Path) -> list[Any]:
@@ -215,9 +154,7 @@ def minutes_of(cells: list[Any]) -> float:
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     words = len(re.findall(r"\w[\w'’.]*", re.sub(r"(?s)<details>.*?</details>", "", text)))
     code = code_cells(cells)
-    predictions = sum("predict(" in cell.source for cell in code)
-    shown = sum("source_hidden" not in cell.metadata.get("jupyter", {}) for cell in code)
-    return words / 120 + shown / 2 + predictions
+    return words / 120 + len(in_sight(code)) / 2 + sum("predict(" in cell.source for cell in code)
 
 
 def minutes(lesson: Path) -> int:
@@ -244,7 +181,7 @@ DELTA_OR_SPARK = re.compile(
 def test_half_of_a_lesson_s_code_is_what_one_meets_without_the_kit(lesson: Path) -> None:
     """Count SQL, PySpark, Delta and the JSON of the log in cells that are neither set-up nor folded."""
     code = code_cells(parts(lesson)["Lesson"])[2:]
-    shown = [cell for cell in code if "source_hidden" not in cell.metadata.get("jupyter", {})]
+    shown = in_sight(code)
     assert sum(bool(DELTA_OR_SPARK.search(cell.source)) for cell in shown) >= len(shown) / 2
 
 
@@ -296,11 +233,10 @@ def lecturers_page() -> str:
 
 
 def test_the_lessons_of_a_sitting_take_two_hours_at_most() -> None:
-    page = lecturers_page()
-    estimated = dict(re.findall(r"(?m)^\| (\d\d) \|[^|]*\| (\d+) \|", page))
-    sittings = [row.split(", ") for row in re.findall(r"(?m)^\| \d \| (\d\d(?:, \d\d)*) \|", page)]
-    assert sorted(number for sitting in sittings for number in sitting) == sorted(estimated)
-    assert all(sum(int(estimated[number]) for number in sitting) <= 120 for sitting in sittings)
+    rows = re.findall(r"(?m)^\| \d \| (\d\d(?:, \d\d)*) \|", lecturers_page())
+    sittings = [[LESSONS[int(number) - 1] for number in row.split(", ")] for row in rows]
+    assert sorted(chain.from_iterable(sittings)) == LESSONS
+    assert all(sum(map(minutes, sitting)) <= 120 for sitting in sittings)
 
 
 def sections(lesson: Path) -> dict[str, list[Any]]:

@@ -27,12 +27,8 @@ def test_what_is_of_one_run_is_left_out() -> None:
         "name": "stdout",
         "text": "version  6, 2.1 MiB in 1.8 s\nno number\nat 12:30:01\nin 3 h 4 min\n/tmp/x",
     }
-    table = {
-        "data": {
-            "text/plain": "   files  bytes\n0     14  440705  0.123456",
-            "text/html": "<table>15</table>",
-        }
-    }
+    text = "   files  bytes\n0     14  440705  0.123456"
+    table = {"data": {"text/plain": text, "text/html": "<table>15</table>"}}
     figure = {"data": {"text/plain": "<Figure size 640x480>", "image/png": "1"}}
     warning = {"name": "stderr", "text": "WARN 7"}
     assert lines_with_a_number([stream, table, figure, warning]) == ["version 6, … in …", "0 14 … …"]
