@@ -15,10 +15,7 @@ from tests.test_project import ROOT
 
 BOOK = ROOT / "docs" / "book"
 LESSONS = sorted(path.relative_to(ROOT) for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
-NOTEBOOKS = [
-    *LESSONS,
-    *sorted(Path("notebooks/solutions") / f"{path.stem}_solution.ipynb" for path in LESSONS),
-]
+NOTEBOOKS = [*LESSONS, *(Path(f"notebooks/solutions/{path.stem}_solution.ipynb") for path in LESSONS)]
 # Their names are for the executors of a cluster.
 INNER = {"compaction_kit.arrow.worker", "compaction_kit.arrow.concat"}
 
@@ -31,31 +28,28 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_reference_has_every_public_name(pages: ModuleType) -> None:
-    names = {found.name for found in pkgutil.walk_packages(ck.__path__, "compaction_kit.")} | {
-        "compaction_kit"
-    }
-    modules = [
-        module for name in names - INNER if hasattr(module := importlib.import_module(name), "__all__")
-    ]
+    found = pkgutil.walk_packages(ck.__path__, "compaction_kit.")
+    names = {"compaction_kit", *(module.name for module in found)} - INNER
+    modules = [module for module in map(importlib.import_module, names) if hasattr(module, "__all__")]
     assert len(modules) > 9
     text = "\n".join(pages.reference().values())
     public = {f"{module.__name__}.{name}" for module in modules for name in module.__all__}
     assert sorted(name for name in public if not re.search(rf"(?m)[` ]{re.escape(name)}\b`*$", text)) == []
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_is_in_the_contents_and_on_the_lecturers_page(pages: ModuleType, lesson: Path) -> None:
+def test_lessons_are_in_the_contents_and_on_the_lecturers_page(pages: ModuleType) -> None:
     contents = re.findall(r"(?m)^notebooks/\S+$", (BOOK / "index.md").read_text(encoding="utf-8"))
-    assert any(lesson.match(glob) for glob in contents)
-    assert pages.copied()[str(lesson)].samefile(ROOT / lesson)
     linked = pages.link_lessons((BOOK / "lecturers.md").read_text(encoding="utf-8"))
-    assert f"| {{doc}}`{lesson.name[:2]} <notebooks/{lesson.stem}>` |" in linked
+    for lesson in LESSONS:
+        assert any(map(lesson.match, contents)), lesson
+        assert pages.copied()[str(lesson)].samefile(ROOT / lesson)
+        assert f"| {{doc}}`{lesson.name[:2]} <notebooks/{lesson.stem}>` |" in linked
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_no_text_of_a_notebook_is_taken_for_a_directive(notebook: Path) -> None:
+def test_no_text_of_a_notebook_is_taken_for_a_directive() -> None:
     r"""`f"{path}`" in code within single backticks would be one: a role of MyST."""
-    texts = [cell.source for cell in nbformat.read(ROOT / notebook, 4).cells if cell.cell_type == "markdown"]
+    cells = [cell for path in NOTEBOOKS for cell in nbformat.read(ROOT / path, as_version=4).cells]
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
     assert [text for text in texts if re.search(r"\{\w+\}`", re.sub(r"(?s)``.*?``", "", text))] == []
 
 
