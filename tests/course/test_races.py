@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import delta.exceptions
 import deltalake
@@ -24,7 +25,7 @@ BOTH = ([(0, 1, "taken"), (0, 2, "committed")], None)
 RETRIED = ([REFUSED, (1, 2, "committed")], None)
 READ_TOO_LITTLE = ([REFUSED], "ConcurrentAppendException")
 GAVE_UP = ([REFUSED, (1, None, "gave up")], "ConcurrentDeleteReadException")
-EXPECTED = {
+EXPECTED: dict[str, tuple[list[Any], str | None]] = {
     "append with append": BOTH,
     "one batch by two runs": ([REFUSED], "ConcurrentTransactionException"),
     "two deletes of the same rows": READ_TOO_LITTLE,
