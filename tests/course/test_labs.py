@@ -178,21 +178,16 @@ def test_the_packer_is_followed_file_by_file(sales: Table, tmp_path: Path) -> No
 def test_a_budget_takes_the_best_bins_and_an_order_keeps_ranges_narrow(tmp_path: Path) -> None:
     table = ck.open_table(shaped_table(tmp_path / "skewed", partitions=4, files=20, rows=50, skew=1.0))
     lab = labs.budget(table, "event_time", "16 KiB", share=0.05)
-    heights, touched = [], []
-    for order in ("size", "ingest", "event_time"):
-        lab.move(order=order)
-        for share in (0.05, 0.3, 1.0):
-            lab.move(share=share)
-            budget = int(share * table.files().size_bytes)
-            plan = table.plan_compaction(max_file_size="16 KiB", order=order, budget=budget)
-            row = plan.compare("event_time").layouts.to_pylist()[-1]
-            assert plan.bytes_removed <= budget
-            assert f"80 files become {plan.num_files_after}." in told(lab)
-            assert f"touches {row['range_files']:.1f} of them" in told(lab)
-            heights.append(height(lab))
-        touched.append(row["range_files"])
-    assert len(set(heights)) == 1
-    assert touched[2] < touched[0]
+    first, touched = height(lab), []
+    for order, share in (("size", 0.3), ("size", 1.0), ("event_time", 1.0)):
+        lab.move(order=order, share=share)
+        budget = int(share * table.files().size_bytes)
+        plan = table.plan_compaction(max_file_size="16 KiB", order=order, budget=budget)
+        touched.append(plan.compare("event_time").layouts.to_pylist()[-1]["range_files"])
+        assert f"80 files become {plan.num_files_after}." in told(lab)
+        assert f"touches {touched[-1]:.1f} of them" in told(lab)
+        assert height(lab) == first
+    assert touched[2] < touched[1]
     assert "100% of the gain" in told(lab)
     with pytest.raises(InvalidArgumentError, match="nowhere"):
         labs.budget(table, "nowhere", "16 KiB")
