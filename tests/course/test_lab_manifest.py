@@ -50,21 +50,22 @@ def test_a_reader_gets_the_rows_that_the_lab_says(tmp_path: Path) -> None:
     deltalake.write_deltalake(table.path, rows, mode="append", schema_mode="merge")
     live = {table.path / path for path in folders.live(table.path)}
     live_ids = ids_in(live)
-    for vacuumed, generated, by_hand in product((False, True), range(5), (False, True)):
-        for file in folders.data_files(table.path) - live:
-            if vacuumed:
-                file.unlink()
-        manifests.write_manifest(table.path, plan.version + generated)
-        if by_hand:
-            list_all(table.path)
-        reading = read_manifest(plan, generated, 50, by_hand=by_hand, vacuumed=vacuumed)
-        paths = [table.path / path for path in interop.read_manifest(table)["path"].to_pylist()]
-        read = ids_in(path for path in paths if path.exists())
-        assert reading.num_rows == read.total()
-        assert reading.num_gone == interop.check_manifest(table).num_gone
-        if not reading.num_gone:
-            expected = (read - live_ids).total(), (live_ids - read).total()
-            assert (reading.twice, reading.missed) == expected
+    for vacuumed in (False, True):
+        # As after VACUUM without a retention.
+        for file in folders.data_files(table.path) - live if vacuumed else ():
+            file.unlink()
+        for generated, by_hand in product(range(5), (False, True)):
+            manifests.write_manifest(table.path, plan.version + generated)
+            if by_hand:
+                list_all(table.path)
+            reading = read_manifest(plan, generated, 50, by_hand=by_hand, vacuumed=vacuumed)
+            paths = [table.path / path for path in interop.read_manifest(table)["path"].to_pylist()]
+            read = ids_in(path for path in paths if path.exists())
+            assert reading.num_rows == read.total()
+            assert reading.num_gone == interop.check_manifest(table).num_gone
+            if not reading.num_gone:
+                expected = (read - live_ids).total(), (live_ids - read).total()
+                assert (reading.twice, reading.missed) == expected
 
 
 def test_what_moves_changes_who_is_read(tmp_path: Path) -> None:
