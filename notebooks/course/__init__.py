@@ -19,7 +19,7 @@ def new_folder(within: str | Path, name: str) -> Path:
         name: The name; a number is added if a folder of that name exists.
 
     Raises:
-        InvalidArgumentError: The folder would be inside a Delta table, or can't be made.
+        InvalidArgumentError: The folder would be inside a Delta table.
     """
     parent = Path(within).resolve()
     for folder in (parent, *parent.parents):
@@ -27,14 +27,8 @@ def new_folder(within: str | Path, name: str) -> Path:
             raise InvalidArgumentError(f"{within} is inside the Delta table {folder}: give another folder.")
     stem = re.sub(r"\W+", "-", name).strip("-").lower()
     names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = next(path for path in map(parent.joinpath, names) if not path.exists())
-        folder.mkdir()
-    except OSError as error:
-        raise InvalidArgumentError(
-            f"No folder can be made in {within} ({error.strerror}): give another one."
-        ) from None
+    folder = next(path for path in map(parent.joinpath, names) if not path.exists())
+    folder.mkdir(parents=True)
     return folder
 
 

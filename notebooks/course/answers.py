@@ -54,7 +54,7 @@ def _is_sorted_by(table: Any, column: str) -> bool:
     return json.loads(dict(_last(table)["parameters"] or ()).get("zOrderBy", "[]")) == [column]
 
 
-def _rows(files: Any) -> int:
+def rows_of(files: Any) -> int:
     return pc.sum(files.to_arrow()["num_records"]).as_py() or 0
 
 
@@ -180,7 +180,7 @@ def _(commits: Any) -> Answer:
 @_exercise("04.2", "a number of rows")
 def _(table: Any) -> Answer:
     _ask(_rewrote(_last(table)), "the table's last commit is no overwrite with dataChange=false")
-    before, right = _rows(table.files(version=table.version - 1)), _rows(table.files())
+    before, right = rows_of(table.files(version=table.version - 1)), rows_of(table.files())
     read = "the overwrite has all rows of the version before it: let it read the version before the append"
     _ask(right < before, read)
     return right, [
@@ -251,7 +251,7 @@ def _(gone: Any, kept: Any) -> Answer:
 
 @_exercise("06.2", "a number of rows")
 def _(files: Any) -> Answer:
-    return _rows(files), [
+    return rows_of(files), [
         (files.num_files, "these are files"),
         (files.size_bytes, "these are bytes"),
         (0, "the log has more than names of files"),

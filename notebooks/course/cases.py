@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from course import read_ids
-from course.answers import Answer, Unfinished
+from course.answers import Answer, Unfinished, rows_of
 
 # What kind of answer is expected, and what computes it, by case; and the marks of each.
 CASES: dict[str, tuple[str, Callable[..., Answer]]] = {}
@@ -42,10 +42,6 @@ def _replacing(table: Any, data_change: bool = False) -> int:
     return next(c["version"] for c in commits if c["num_removed"] and c["data_change"] is data_change)
 
 
-def _rows(files: Any) -> int:
-    return sum(files.to_arrow()["num_records"].to_pylist())
-
-
 @_case(1, 5, "a number of files")
 def _(table: Any) -> Answer:
     removed = _fields(table, _replacing(table), "remove")
@@ -63,7 +59,7 @@ def _(table: Any) -> Answer:
 @_case(2, 5, "a version and a number of rows, such as (8, 900)")
 def _(table: Any) -> Answer:
     version = _replacing(table)
-    before, after = (_rows(table.files(version=number)) for number in (version - 1, version))
+    before, after = (rows_of(table.files(version=number)) for number in (version - 1, version))
     return _parts(
         [version, after - before],
         {
@@ -72,7 +68,7 @@ def _(table: Any) -> Answer:
         },
         {
             after: "these are all rows of that version, and half of them are right",
-            _rows(table.files()) - before: "the last append is in this number, and its rows are new",
+            rows_of(table.files()) - before: "the last append is in this number, and its rows are new",
             0: "count the rows before and after this version",
         },
     )
