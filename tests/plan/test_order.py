@@ -53,40 +53,34 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
     assert str(plan.plot_bins().get_label()) == f"4 files in {bin_}"
 
 
+SPANS = st.tuples(st.integers(0, 50), st.integers(0, 20)).map(lambda drawn: (drawn[0], sum(drawn)))
+
+
 @pytest.mark.long
 @examples(40)
 @given(
-    st.lists(
-        st.tuples(
-            st.integers(1, 200),
-            st.tuples(st.integers(0, 50), st.integers(0, 20)) | st.none(),
-            st.sampled_from("ab"),
-        ),
-        min_size=1,
-        max_size=15,
-    ),
+    st.lists(st.tuples(st.integers(1, 200), SPANS | st.none(), st.sampled_from("ab")), max_size=15),
     st.sampled_from(["c", "ingest", "size"]),
 )
 def test_layouts_are_counted_as_by_hand(
     tmp_path_factory: pytest.TempPathFactory, files: list[tuple[int, Span | None, str]], order: str
 ) -> None:
-    bounds = [None if span is None else (span[0], span[0] + span[1]) for _, span, _ in files]
-    if not any(bounds):
+    points = [value for _, span, _ in files for value in span or ()]
+    if not points:
         return
     adds = [
-        ranged(f"f{i}", size, bounds[i], partition=partition, time=i)
-        for i, (size, _, partition) in enumerate(files)
+        ranged(f"f{i}", size, span, partition=partition, time=i)
+        for i, (size, span, partition) in enumerate(files)
     ]
     table = open_table(table_of(tmp_path_factory.mktemp("compare"), *adds))
     plan = table.plan_compaction(min_file_size=101, max_file_size=300, order=order)
-    of_file = {f"f{i}": span for i, span in enumerate(bounds)}
+    of_file = {f"f{i}": span for i, (_, span, _) in enumerate(files)}
     rewritten = [[of_file.pop(name) for name in bin_] for bin_ in members(plan)]
     after = list(of_file.values())
     for spans in rewritten:
         known = [span for span in spans if span is not None]
         lows, highs = zip(*known, strict=True) if len(known) == len(spans) else ((), ())
         after.append((min(lows), max(highs)) if lows else None)
-    points = [value for span in bounds if span is not None for value in span]
     touched = [sum(span is None or span[0] <= point <= span[1] for span in after) for point in points]
     layout = {"size": "OPTIMIZE", "ingest": "by ingestion", "c": "by c"}[order]
     (found,) = [row for row in plan.compare("c").layouts.to_pylist() if row["layout"] == layout]
