@@ -262,6 +262,7 @@ def data_of(s3: Server, table: str) -> set[str]:
     return {name for name in s3.names(table.rpartition("/")[2]) if not name.startswith("_delta_log/")}
 
 
+@pytest.mark.filterwarnings("ignore:On S3 Delta keeps")
 def test_outputs_of_tries_that_lost_are_swept_after_a_success(
     spark: SparkSession, on_s3: Server, on_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +282,7 @@ def test_outputs_of_tries_that_lost_are_swept_after_a_success(
     assert len({name.rpartition("/")[0] for name in folders.live(on_store)}) == 3
 
 
+@pytest.mark.filterwarnings("ignore:On S3 Delta keeps")
 def test_a_store_without_write_permission_is_as_it_was(
     spark: SparkSession, on_s3: Server, on_store: str
 ) -> None:
