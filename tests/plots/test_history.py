@@ -42,28 +42,30 @@ def legend_of(figure: plots.Chart) -> set[str]:
     return {text.get_text() for legend in figure.legends for text in legend.get_texts()}
 
 
-def boxes_of(figure: plots.Chart) -> int:
-    return sum(len(one.get_paths()) for one in figure.axes[0].collections if isinstance(one, PolyCollection))
+LIVES = {
+    "few": (
+        0,
+        [("a", 0, 1), ("b", 0, 2), ("c", 1, 2), ("d", 2, None)],
+        4,
+        {"written", "changed", "compacted"},
+    ),
+    "many": (0, [(f"f{i}", i % 2, 2) for i in range(100)], 2, {"written", "changed"}),
+    "trimmed": (1, [("a", 1, None), ("b", 2, None)], 2, {"there before", "compacted"}),
+}
 
 
-def test_each_file_is_a_bar_coloured_by_what_added_it() -> None:
-    lives = lives_of(("a", 0, 1), ("b", 0, 2), ("c", 1, 2), ("d", 2, None))
-    figure = plots.lifetimes(lives, HISTORY, version=1)
-    assert figure.get_suptitle() == "4 files in 3 versions, 1 live now"
-    assert boxes_of(figure) == 4
-    assert legend_of(figure) == {"written", "changed", "compacted"}
-
-
-def test_many_files_with_the_same_life_share_a_bar() -> None:
-    figure = plots.lifetimes(lives_of(*((f"f{i}", i % 2, 2) for i in range(100))), HISTORY)
-    assert boxes_of(figure) == 2
-    assert figure.axes[0].get_ylim() == (100, 0)
-
-
-def test_what_a_cleaned_up_log_begins_with_was_there_before() -> None:
-    trimmed = HISTORY.slice(1)
-    figure = plots.lifetimes(lives_of(("a", 1, None), ("b", 2, None)), trimmed)
-    assert legend_of(figure) == {"there before", "compacted"}
+@pytest.mark.parametrize(("first", "rows", "bars", "legend"), LIVES.values(), ids=LIVES)
+def test_files_are_bars_coloured_by_what_added_them_and_many_with_the_same_life_share_one(
+    first: int, rows: list[tuple[str, int, int | None]], bars: int, legend: set[str]
+) -> None:
+    """What a cleaned up log begins with was there before."""
+    figure = plots.lifetimes(lives_of(*rows), HISTORY.slice(first), version=1)
+    num_live = sum(removed is None for *_, removed in rows)
+    assert figure.get_suptitle() == f"{len(rows)} files in 3 versions, {num_live} live now"
+    (axis,) = figure.axes
+    assert sum(len(one.get_paths()) for one in axis.collections if isinstance(one, PolyCollection)) == bars
+    assert axis.get_ylim() == (len(rows), 0)
+    assert legend_of(figure) == legend
 
 
 VERSIONS = pa.table(
@@ -103,23 +105,18 @@ def versions_of(readable: str, after: str) -> pa.Table:
     return pa.table({"version": numbers, "readable": now, "readable_after": then})
 
 
-def test_the_words_count_versions_and_bytes() -> None:
+def test_a_vacuum_says_and_marks_what_is_lost_and_draws_nothing_of_what_is_not_there() -> None:
     figure = plots.vacuum(STORAGE, versions_of("byyyy", "bmyby"), "A finding")
     assert figure.get_suptitle() == "A finding"
     assert str(figure.get_label()) == (
         "A finding. 4 versions can be read now, 2 after, 2 are lost. Stored: live 8 MiB now and 8 MiB after, "
         "tombstoned 4 MiB now and 1 MiB after, orphaned 0 B now and 0 B after"
     )
-
-
-def test_lost_versions_are_marked_by_colour_and_hatch_and_nothing_is_drawn_of_what_is_not_there() -> None:
-    figure = plots.vacuum(STORAGE, versions_of("yyy", "myy"), "A finding")
     upper, lower = figure.axes
     legends = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in (upper, lower)]  # type: ignore[union-attr]
-    assert legends == [["readable", "lost"], ["live", "tombstoned"]]
-    (lost,) = (bars for bars in upper.collections if bars.get_hatch())
-    (path,) = lost.get_paths()
-    assert (path.get_extents().x0, path.get_extents().x1) == (2.5, 3.5)
+    assert legends == [["readable", "lost", "blocked"], ["live", "tombstoned"]]
+    (lost,) = (bars for bars in upper.collections if bars.get_hatch() == "xxx")
+    assert sorted(path.get_extents().x0 for path in lost.get_paths()) == [3.5, 5.5]
     assert [label.get_text() for label in lower.get_yticklabels()] == ["now", "after"]
 
 

@@ -1,5 +1,8 @@
 """The figures of a forecast and of a sink log say what they show."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -35,19 +38,14 @@ def test_a_forecast_has_a_line_per_schedule_and_its_bound(size: int, chosen: str
     assert len(lower.lines) == len(schedules)
 
 
-@pytest.fixture
-def log(tmp_path):
-    """A log of 40 entries, compacted every 10 batches, two batches after its fourth compaction."""
+def test_a_log_has_its_compactions_the_projected_ones_and_the_removals(tmp_path: Path) -> None:
+    # 40 entries, compacted every 10 batches, two batches after the fourth compaction.
     files = {f"c{n}": "\n".join(["v1", *[LINE] * (n + 1)]) for n in (19, 29, 39)}
     files |= {f"b{n}": f"v1\n{LINE}" for n in (*range(30, 39), 40, 41)}
     policy = Policy(10, 20, Policy().cleanup_delay * 0)
-    return sink_log(make_log(tmp_path / "_spark_metadata", **files), policy=policy)
-
-
-def test_it_draws_each_compaction_the_projected_ones_and_the_removals(log) -> None:
+    log = sink_log(make_log(tmp_path / "_spark_metadata", **files), policy=policy)
     figure = log.plot(30, "1 day")
-    axis = figure.axes[0]
-    lines = {line.get_label(): line for line in axis.lines}
+    lines: dict[object, Any] = {line.get_label(): line for line in figure.axes[0].lines}
     known, projected = lines["compaction file"], lines["projected"]
     assert known.get_xdata().tolist() == [19, 29, 39]
     assert known.get_ydata().tolist() == log.compactions["size_bytes"].to_pylist()
@@ -61,6 +59,6 @@ def test_it_draws_each_compaction_the_projected_ones_and_the_removals(log) -> No
     assert str(figure.get_label()).startswith(finding)
 
 
-def test_a_log_without_a_compaction_is_drawn_too(tmp_path) -> None:
+def test_a_log_without_a_compaction_is_drawn_too(tmp_path: Path) -> None:
     log = sink_log(make_log(tmp_path / "_spark_metadata", b0="v1"), policy=Policy())
     assert str(log.plot(3).get_label()) == "No compaction yet"
