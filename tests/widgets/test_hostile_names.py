@@ -1,6 +1,5 @@
 """Tables whose names, columns and partitions are markup: shown as words, each under its own table alone."""
 
-import json
 import re
 from pathlib import Path
 
@@ -10,31 +9,16 @@ import pytest
 from compaction_kit.widgets.parts import STYLE, within
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
-from tests import handmade
-from tests.test_html import Reader
+from tests.handmade import write_sink_log
+from tests.test_html import Reader, make_table
 from tests.widgets.pages import at, click, settle, show
 
 # Each begins with a word of its own, which no sentence has.
 NAMES = {
     "alpaca": "alpaca <img src=x onerror=alert(1)> \"'`quotes`'\" onclick='a()'",
-    "tapir": "tapir {{7*7}} ${7*7} $x$ %s {0} </script><script>alert(1)</script>",
-    "gecko": f"gecko \u202egnp.exe\u202c \U0001f525 {'long' * 45}",
+    "tapir": "tapir {{7*7}} ${7*7} $x$ %s {0} </script><script>alert(1) \u202egnp.exe\u202c \U0001f525 "
+    + "long" * 30,
 }
-
-
-def make_table(folder: Path, name: str) -> None:
-    """Two versions of a table in whose log the name is wherever a name can be."""
-    bounds = {name: 3}
-    stats = {"numRecords": 10, "minValues": bounds, "maxValues": bounds, "nullCount": {name: 0}}
-    adds = [handmade.add(f"{number}.parquet", partition={"p": name}) for number in range(4)]
-    for action in adds:
-        action["add"]["stats"] = json.dumps(stats)
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / name / action["add"]["path"]).write_bytes(b"x" * 1_000)
-    info = {"timestamp": 1, "operation": name, "userMetadata": name, "engineInfo": name}
-    first = [handmade.metadata({name: "long", "p": "string"}, ["p"]), *adds[:3]]
-    handmade.write_log(folder / name, first, [{"commitInfo": info}, handmade.remove("0.parquet"), adds[3]])
-    handmade.write_sink_log(folder / "sinks" / name, 3)
 
 
 def read(*widgets: w.Widget) -> str:
@@ -54,7 +38,8 @@ def test_hostile_names_are_words_and_no_part_speaks_of_another_table(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in NAMES.values():
-        make_table(tmp_path / "tables", name)
+        make_table(tmp_path / "tables" / name, name)
+        write_sink_log(tmp_path / "tables" / "sinks" / name, 3)
     bench = Workbench(WorkbenchState(tmp_path / "tables"))
     show(bench, "Survey")
     bench.as_python.selected_index = 0
