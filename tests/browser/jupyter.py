@@ -20,11 +20,6 @@ _READY = """async () => {
     await panel.sessionContext.ready;
     await panel.sessionContext.session.kernel.info;
 }"""
-_SHARE_KERNEL = """async path => {
-    const { serviceManager, shell } = window.jupyterapp;
-    const { id, name } = shell.currentWidget.sessionContext.session.kernel;
-    await serviceManager.sessions.startNew({ path, name: path, type: 'notebook', kernel: { id, name } });
-}"""
 _OPEN_BESIDE = """async path => {
     const { commands, shell } = window.jupyterapp;
     const { id } = shell.currentWidget.sessionContext.session.kernel;
@@ -48,13 +43,8 @@ class Window(NamedTuple):
         )
         return self._run_all_cells()
 
-    def run_in_same_kernel(self, notebook: str) -> Page:
-        """The same in the kernel of the notebook that is open, with what it has imported and its session."""
-        self.page.evaluate(_SHARE_KERNEL, notebook)
-        return self.run(notebook)
-
     def run_beside(self, notebook: str) -> Page:
-        """The same beside the notebook that is open, in the same page of JupyterLab."""
+        """The same in the kernel of the notebook that is open, beside it in the same page of JupyterLab."""
         self.page.evaluate(_OPEN_BESIDE, notebook)
         return self._run_all_cells()
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from compaction_kit.datasets import shaped_table
-from tests.browser.analyst import SECOND, AnalystsPath, part, shoot
+from tests.browser.analyst import SECOND, AnalystsPath, part
 from tests.browser.jupyter import NothingLeaks, Window, open_window, write_notebook
 from tests.browser.labs import CELLS, Labs, make_tables
 from tests.browser.servers import jupyterlab, share_flights
@@ -94,5 +94,3 @@ class TestRestart:
         for words in ("6 files where 2 would do", "6 live files, 6 under 1 GiB"):
             expect(still).to_contain_text(words)
         expect(still).not_to_contain_text("There is no")
-        expect(still).not_to_contain_text("No table is open")
-        shoot(page, "restarted", whole=True)
