@@ -1,5 +1,6 @@
 """Parts of the workbench by themselves."""
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -61,13 +62,27 @@ def test_partitions_that_are_not_shown_are_counted_with_their_most_files(tmp_pat
 
 
 @pytest.mark.spark
-def test_a_run_alone_compacts(spark: object, tmp_path: Path) -> None:
+def test_a_run_alone_compacts_and_says_what_it_takes_before_it_and_beside_what_it_took_after_it(
+    spark: object, tmp_path: Path
+) -> None:
     shaped_table(tmp_path / "mine", partitions=2, files=4, rows=20)
     page = settle(ck.widgets.run(tmp_path / "mine"))
+    said = re.compile("A run takes about .* s, and .* s for its proof; about .* of memory")
+    in_run = {}
+    for page.state.strategy in ("optimize", "auto"):
+        found = said.search(at(page, "ck-run-plan").value)
+        assert found
+        in_run[page.state.strategy] = found[0]
+    # OPTIMIZE takes longer on many small files.
+    assert in_run["auto"] != in_run["optimize"]
+    assert in_run["auto"] in words(settle(ck.widgets.plan(tmp_path / "mine")))
     click(page, "ck-run")
     assert page.state.result is not None
     assert page.state.result.verified is True
     assert ck.open_table(tmp_path / "mine").files().num_files == 2
+    assert re.search(r"seconds +[\d.]+ \([\d.]+ to [\d.]+ s were predicted\)", at(page, "ck-outcome").value)
+    # Nothing is left to do.
+    assert not said.search(words(page))
 
 
 def test_a_click_in_a_survey_alone_shows_the_files(table: Path) -> None:
