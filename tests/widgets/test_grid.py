@@ -25,30 +25,26 @@ def names(grid: Grid) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("order", "expected"),
+    ("state", "expected"),
     [
-        ([], [9, 8, 7, 6]),
-        ([0, 1], [6, 7, 8, 9]),
+        ({}, [9, 8, 7, 6]),
+        ({"order": [0, 1]}, [6, 7, 8, 9]),
         # Equal ones stay in their order, and what has no value is last.
-        ([2, -1], [9, 6, 7, 8]),
-        ([2, 1], [7, 9, 6, 8]),
+        ({"order": [2, -1]}, [9, 6, 7, 8]),
+        ({"order": [2, 1]}, [7, 9, 6, 8]),
         # Capital letters don't count.
-        ([1, 1], [6, 8, 9, 7]),
+        ({"order": [1, 1]}, [6, 8, 9, 7]),
+        ({"words": "write"}, [9, 7]),
+        ({"words": "DEL 6"}, [6]),
+        ({"words": "6 optimize"}, []),
+        ({"words": "+10"}, [9, 6]),
     ],
 )
-def test_rows_are_sorted_by_a_column(order: list[int], expected: list[int]) -> None:
+def test_rows_are_sorted_by_a_column_and_are_those_with_all_the_words(
+    state: dict[str, Any], expected: list[int]
+) -> None:
     grid = grid_of(ROWS)
-    grid.set_state({"order": order})
-    assert names(grid) == expected
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [("", [9, 8, 7, 6]), ("write", [9, 7]), ("DEL 6", [6]), ("6 optimize", []), ("+10", [9, 6])],
-)
-def test_rows_are_those_with_all_the_words(words: str, expected: list[int]) -> None:
-    grid = grid_of(ROWS)
-    grid.set_state({"words": words})
+    grid.set_state(state)
     assert (names(grid), grid.counts) == (expected, [len(expected), 4])
 
 
