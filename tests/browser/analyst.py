@@ -503,6 +503,10 @@ class AnalystsPath(FirstLook):
         drawn = figure(page, "ck-reads-figure", timeout=120 * SECOND)
         expect(drawn).to_have_attribute("aria-label", re.compile(f"{days.days} → 1 files"))
         expect(page.locator(".ck-verdict")).to_contain_text(f"Measured by {query.format('{table}')}: ")
+        page.locator(".ck-as-python").get_by_text("As Python").click()
+        measured = f"measure_reads(table.spark, table.location, {days.days}, {days.days + 1}, "
+        expect(page.locator(".ck-code pre")).to_contain_text(measured)
+        page.locator(".ck-as-python").get_by_text("As Python").click()
 
     def test_an_undo_says_what_it_does_and_is_left(self, page: Page, root: Path, days: Days) -> None:
         part(page, "Run")
