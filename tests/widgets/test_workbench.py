@@ -249,13 +249,21 @@ def test_the_lines_of_python_make_the_same_plan_and_run_it(own_bench: Workbench,
 
 @pytest.mark.spark
 @pytest.mark.works("local disk", "workbench")
-def test_a_run_is_proved_and_its_undo_is_refused_if_others_commit_meanwhile(
+def test_a_run_waits_for_its_plan_is_proved_and_its_undo_is_refused_if_others_commit_meanwhile(
     own_bench: Workbench, own: Path
 ) -> None:
     bench, other, seen = own_bench, deltalake.DeltaTable(str(own / "a")), list[str]()
-    verdict = at(bench, "ck-verdict")
+    verdict, run, where = at(bench, "ck-verdict"), at(bench, "ck-run"), at(bench, "ck-where")
     show(bench, "Run")
     assert next_steps(bench) == ["Plan it →"]
+    # What was typed is planned before anything is run.
+    where.value = "part = 'p0000'"
+    assert run.disabled
+    run.click()
+    settle(bench)
+    assert (num_files(own / "a"), plan_of(bench).num_files_removed, run.disabled) == (10, 5, False)
+    where.value = ""
+    settle(bench)
     at(at(bench, "ck-progress"), "ck-status").observe(lambda change: seen.append(change.new), "value")
     click(bench, "ck-run")
     steps = ("Preparing", "Rewriting", "Comparing the content", "Committing")
@@ -297,22 +305,6 @@ def test_what_was_not_done_as_planned_is_no_good_news(bench: Workbench) -> None:
         assert ("NOT as planned" in outcome.value) is not as_planned
         assert f"ck-{kind}" in outcome._dom_classes
         assert f"ck-{other}" not in outcome._dom_classes
-
-
-@pytest.mark.spark
-def test_what_was_typed_is_planned_before_anything_is_run(own_bench: Workbench, own: Path) -> None:
-    bench, before = own_bench, ck.open_table(own / "a").version
-    show(bench, "Run")
-    at(bench, "ck-where").value = "part = 'p0000'"
-    assert at(bench, "ck-run").disabled
-    at(bench, "ck-run").click()
-    settle(bench)
-    assert ck.open_table(own / "a").version == before
-    assert not at(bench, "ck-run").disabled
-    click(bench, "ck-run")
-    assert bench.state.result is not None
-    assert bench.state.result.num_files_removed == 5
-    assert num_files(own / "a") == 6
 
 
 _REPRS = re.compile(r"object at 0x|DataFrame\[|<class |\b[A-Z]\w*(?:Plan|Result|Table|Survey|Log|Files)\(")
