@@ -91,8 +91,12 @@ class Changes(Watched):
         self.observe(self._on_opened, "opened")
 
     def _on_opened(self, change: Any) -> None:
-        fields = ("table", "files", "plan")
-        self.forget(*(name for name in fields if getattr(change.old, name) is not getattr(change.new, name)))
+        fields, restored = ("table", "files", "plan"), self.planning_restore.asked
+        differ = [name for name in fields if getattr(change.old, name) is not getattr(change.new, name)]
+        self.forget(*differ)
+        if differ[:1] == ["files"] and restored:
+            # Others have committed: what was asked for is planned again, with what it takes back of theirs.
+            self.plan_restore(*restored)
 
     def forget(self, *scopes: str) -> None:
         """Forget the results and answers of these scopes: "root", "name", "table", "files" or "plan"."""
@@ -225,6 +229,8 @@ class Changes(Watched):
                     self.running.forget()
                 return result
             finally:
+                if job is self.restoring:
+                    self.planning_restore.forget()
                 # After a failure too: other writers may have committed meanwhile.
                 self.surveying.forget()
                 if table is self.table:

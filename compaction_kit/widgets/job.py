@@ -179,6 +179,11 @@ class Lookup(Job):
     _asked: tuple[Any, ...] = ()
 
     @property
+    def asked(self) -> tuple[Any, ...]:
+        """The last question that was asked, as far as it isn't forgotten."""
+        return self._asked
+
+    @property
     def value(self) -> Any:
         """The last answer, or None."""
         return self.answer.value
