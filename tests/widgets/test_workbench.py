@@ -23,7 +23,7 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.history import RestoreResult
 from compaction_kit.surveys import survey
-from compaction_kit.text import KIB, MIB
+from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.widgets.as_python import absolute
 from compaction_kit.widgets.compaction import plan_code
 from compaction_kit.widgets.job import Job
@@ -245,6 +245,22 @@ def test_the_lines_of_python_make_the_same_plan_and_run_it(own_bench: Workbench,
     exec(bench.copy.text, scope)
     assert repr(scope["plan"]) == repr(bench.state.plan)
     assert num_files(own / "a") == plan_of(bench).num_files_after
+
+
+def test_the_table_that_is_open_is_shown_whoever_asks_for_it_to_be_read_again(
+    bench: Workbench, folder: Path
+) -> None:
+    state = bench.state
+    state.max_file_size = KIB
+    with held(state.loading):
+        asked = threading.Thread(target=state.reload)
+        asked.start()
+        at(bench, "ck-table").value = str(folder / "nested" / "b")
+        asked.join(SECONDS)
+    settle(bench)
+    assert state.files is not None
+    assert (state.files.num_files, plan_of(bench).num_files_removed) == (3, 3)
+    assert (state.max_file_size, state.where) == (GIB, "")
 
 
 @pytest.mark.spark
