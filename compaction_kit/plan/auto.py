@@ -241,6 +241,7 @@ class _State:
         self.names = [metadata.physical_names[name] for name in metadata.partition_columns]
 
     def _file(self, size: int, records: int | None = None, deleted: int | None = None) -> File:
-        share = deleted / records if deleted and records else 0.0
-        many = deleted is not None and (records is None or share > self.limits.max_deleted_rows_ratio)
-        return size, self.counts_below is None or int(size * (1 - share)) <= self.counts_below, many
+        # In this order, as AddFile has them: 1 of 20 rows is more than 0.05 by the last digit.
+        kept = (records - deleted) / records if deleted and records else 1.0
+        many = deleted is not None and (records is None or 1.0 - kept > self.limits.max_deleted_rows_ratio)
+        return size, self.counts_below is None or int(kept * size) <= self.counts_below, many
