@@ -556,6 +556,7 @@ class AnalystsPath(FirstLook):
         press_tab_until(page, ".ck-tables input")
         page.keyboard.press("Control+A")
         page.keyboard.type("shaped")
+        expect(page.locator(".ck-tables tbody tr")).to_contain_text("shaped")
         press_tab_until(page, ".ck-tables tbody tr")
         page.keyboard.press("Enter")
         expect(page.locator(".ck-about")).to_contain_text("24 files")
