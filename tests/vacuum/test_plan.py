@@ -124,6 +124,18 @@ def test_a_commit_that_comes_while_it_is_planned_breaks_no_plan(
     assert table.plan_vacuum().version == 2
 
 
+def test_a_folder_goes_if_it_is_empty_or_holds_nothing_but_empty_ones(aged: Aged) -> None:
+    table = aged((9, [add("p=1/live"), add("lost/live")]), (9, [add("gone/old"), removed("gone/old", 9)]))
+    (table / "lost/live").unlink()
+    for path in ("empty", "outer/inner", "_hidden"):
+        (table / path).mkdir(parents=True)
+    for path, days in (("young/file", 1), ("secretive/.file", 30), ("old/file", 30)):
+        drop_file(table, path, days)
+    plan = open_table(table).plan_vacuum()
+    assert plan.empty_directories == ("empty", "outer", "outer/inner")
+    assert ", and 3 empty folders; files removed" in plan.explain()
+
+
 def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
     table = open_table(three_versions(aged))
     plan = table.plan_vacuum(keep_versions=[1])
