@@ -164,6 +164,7 @@ def test_versions_that_the_guard_refuses_are_not_lost_but_named_and_the_latest_i
     # The latest version is older than the retention, and VACUUM commits two versions after it.
     folder = aged((9, [add("live")]), folder=table.path / "old")
     drop_file(folder, "orphan", 30)
+    assert open_table(folder).versions()["readable"].to_pylist() == ["yes"]
     plan = open_table(folder).plan_vacuum()
     assert (plan.versions_lost, plan.content_survives_as) == ([0], {0: 2})
     assert plan.content_survives_by == {0: "identical files"}
