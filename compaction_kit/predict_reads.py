@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -135,11 +136,12 @@ def predict_reads(
     step(0.0, "Planning the query as it is now")
     with quiet_errors(), session_confs(spark, ANY_VERSION):
         files = _opened(parsed, frame_at(spark, handle.uri, version, "version"), version, handle.uri)
-        now, *layouts = _layouts(plan, plans)
+        layouts = _layouts(plan, plans)
+        now = next(layouts)
         rows = [_row(*now, files)]
         try:
             with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
-                for number, (name, adds) in enumerate([now, *layouts]):
+                for number, (name, adds) in enumerate(chain([now], layouts)):
                     step((number + 1) / (len(plans) + 2), f"Planning it on other files: {name}")
                     folder = Path(scratch) / str(number)
                     _write_log(folder, plan.source, adds)
