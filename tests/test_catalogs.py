@@ -12,7 +12,7 @@ from compaction_kit.compat import session_class
 from compaction_kit.errors import UnsupportedTableError
 from tests import handmade
 from tests.conftest import CopyOf
-from tests.test_table import refused
+from tests.refusals import refused
 
 pytestmark = pytest.mark.spark
 NAME = "`my-lake`.default.kit_named"

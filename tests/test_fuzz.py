@@ -120,7 +120,7 @@ def _damaged(folder: Path, seed: int, to: Path, inner: str = "") -> Iterator[str
         shutil.rmtree(to, ignore_errors=True)
 
 
-# With `--long` there are hundreds of examples, each of which is made anew.
+# With `--long` there are hundreds of examples, each of which is made again.
 ANEW: dict[str, Any] = {"suppress_health_check": list(HealthCheck), "database": None}
 
 

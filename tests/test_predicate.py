@@ -9,8 +9,8 @@ from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.predicate import partitions_predicate
 from tests import folders, handmade
+from tests.refusals import refused
 from tests.releases import since_spark
-from tests.test_table import refused
 
 pytestmark = pytest.mark.spark
 

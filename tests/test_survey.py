@@ -16,7 +16,7 @@ from compaction_kit.surveys import Survey
 from compaction_kit.text import MIB
 from tests import folders, handmade
 from tests.conftest import SetConf
-from tests.test_table import refused
+from tests.refusals import refused
 
 
 def test_tables_are_found_at_any_depth_and_none_in_a_table(tmp_path: Path) -> None:

@@ -14,15 +14,7 @@ from compaction_kit.active import active_spark
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 from tests.conftest import SetConf
-
-
-def refused(call: Callable[[], object], kind: type[Exception], *words: str) -> None:
-    """The call is refused in one sentence that holds the words."""
-    with pytest.raises(errors.CompactionKitError) as caught:
-        call()
-    assert type(caught.value) is kind
-    assert "\n" not in str(caught.value)
-    assert [word for word in words if word not in str(caught.value)] == []
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("form", [str, Path, lambda path: f"file:{path}", lambda path: f"file://{path}"])

@@ -168,7 +168,7 @@ def test_what_another_writer_appends_is_kept_and_what_it_removes_is_left_out(
     plan = table.plan_compaction()
     removed = plan.files["path"].to_pylist()[0]
     rows = pq.ParquetFile(many_bins / removed).read()
-    # OPTIMIZE looks for what is left of a bin anew, and would take a file of the same partition too.
+    # OPTIMIZE looks again for what is left of a bin, and would take a file of the same partition too.
     actions = [handmade.write_data(many_bins, "part=new/f.parquet", rows, {"part": "new"})]
     if removes:
         actions.append(handmade.remove(removed, int(time.time() * 1000)))
@@ -184,7 +184,7 @@ def test_what_another_writer_appends_is_kept_and_what_it_removes_is_left_out(
     files = table.files()
     assert (files.num_files, removed in files.to_arrow()["path"].to_pylist()) == (6 + 1, False)
     if strategy == "arrow" and removes:
-        # What was written of the other 5 bins is committed, and not written anew.
+        # What was written of the other 5 bins is committed, and not written again.
         assert result.batches["num_files_added"].to_pylist() == [5, 1]
 
 

@@ -20,7 +20,7 @@ from tests.ageing import age
 from tests.chance import examples
 from tests.conftest import CopyOf
 from tests.handmade import add, metadata, remove, unchanged, write_log
-from tests.test_table import refused
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")

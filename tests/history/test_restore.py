@@ -22,8 +22,8 @@ from tests import folders, handmade
 from tests.ageing import age_file
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, remove
+from tests.refusals import refused
 from tests.releases import HAS_GUARD
-from tests.test_table import refused
 
 pytestmark = pytest.mark.spark
 

@@ -22,8 +22,8 @@ from tests import checkpoints, handmade
 from tests.ageing import age_file
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, remove, unchanged, write_log
+from tests.refusals import refused
 from tests.releases import since_delta
-from tests.test_table import refused
 from tests.vacuum.conftest import drop_file
 
 

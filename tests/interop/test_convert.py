@@ -28,7 +28,7 @@ from compaction_kit.storage import open_store
 from compaction_kit.table import Table
 from compaction_kit.verify import Fingerprint, fingerprint
 from tests import handmade
-from tests.test_table import refused
+from tests.refusals import refused
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from compaction_kit.interop import ManifestCheck
 from compaction_kit.sql import table_name
 from tests import handmade
 from tests.interop import manifests
-from tests.test_table import refused
+from tests.refusals import refused
 
 ROWS = pa.table({"id": [1, 2, 3]})
 ODD = ["a b", "x:y", "ü", "a%20b", "[#?]{y}", None]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log.listing import LogFile, complete_checkpoints, find_segment, list_log, log_file
 from compaction_kit.storage import open_store
-from tests.test_table import refused
+from tests.refusals import refused
 
 
 def commits(*versions: int) -> list[LogFile]:

@@ -14,7 +14,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, UnsupportedTableError
 from tests import checkpoints, handmade
 from tests.conftest import CopyOf
-from tests.test_table import refused
+from tests.refusals import refused
 
 DEEP = "[" * 3_000 + "]" * 3_000
 INFOS = [

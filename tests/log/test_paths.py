@@ -15,7 +15,7 @@ from compaction_kit.errors import CorruptLogError
 from compaction_kit.log.paths import canonical_paths, deletion_vector_file, is_remote, is_unreadable, places
 from compaction_kit.storage import open_store
 from tests import deltas_view, handmade
-from tests.test_table import refused
+from tests.refusals import refused
 
 TABLE = open_store("/lake/sales")
 VECTOR = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from compaction_kit import SinkLog, find_sink_logs, sink_log
 from compaction_kit.errors import CorruptLogError, NotASinkLogError, TableNotFoundError
 from compaction_kit.sinklog import Policy
+from tests.refusals import refused
 from tests.sinklog.streams import ENTRY, LINE, make_log
-from tests.test_table import refused
 
 PATHS = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=12),

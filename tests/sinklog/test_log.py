@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 import compaction_kit as ck
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind
+from tests.refusals import refused
 from tests.sinklog.streams import Stream, names_in
-from tests.test_table import refused
 
 pytestmark = pytest.mark.spark
 

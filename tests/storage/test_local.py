@@ -8,7 +8,7 @@ import pytest
 from compaction_kit.errors import TableNotFoundError, UnsupportedTableError
 from compaction_kit.folder import look_through
 from compaction_kit.storage import LocalStore, is_folder, local_path, local_store, open_store
-from tests.test_table import refused
+from tests.refusals import refused
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from compaction_kit import errors, open_table
 from compaction_kit.storage import Store, open_store
 from tests import stores
-from tests.test_table import refused
+from tests.refusals import refused
 
 SLOW = (503, "SlowDown")
 

@@ -15,8 +15,8 @@ from tests import folders, handmade
 from tests.ageing import age, age_file
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, metadata
+from tests.refusals import refused
 from tests.releases import HAS_GUARD, since_delta
-from tests.test_table import refused
 from tests.vacuum.conftest import Aged, content, drop_file, listed, probe, removed
 
 

@@ -20,8 +20,8 @@ from compaction_kit.handle import Handle
 from tests import folders, handmade
 from tests.conftest import SetConf
 from tests.handmade import add, metadata
+from tests.refusals import refused
 from tests.releases import HAS_GUARD
-from tests.test_table import refused
 from tests.vacuum.conftest import Aged, content, drop_file, removed
 
 
