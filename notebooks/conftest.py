@@ -15,7 +15,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import nbval.kernel
 import pytest
+from jupyter_client.manager import KernelManager
 from nbval.plugin import IPyNbCell
 from pyspark.sql import SparkSession
 
@@ -65,6 +67,7 @@ class _Shared:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="kernels-")
         self._socket = f"{self._folder.name}/socket"
+        self.sockets = f"{self._folder.name}/kernel"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._socket)
             listener.listen()
@@ -143,6 +146,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             patch.setitem(os.environ, name, value)
         patch.setattr(config.option, "nbval_current_env", False)
         patch.setattr(config.option, "nbval_kernel_name", "forked")
+        # A port that is free when Jupyter looks for one may be taken when the kernel binds it; a path isn't.
+        by_path = functools.partial(KernelManager, transport="ipc", ip=shared.sockets)
+        patch.setattr(nbval.kernel, "KernelManager", by_path)
         result = yield
     if nextitem is None or nextitem.parent is not item.parent:
         shared.end_session()
