@@ -75,6 +75,7 @@ def test_min_file_size_is_exclusive_and_max_file_size_is_inclusive(tmp_path: Pat
         (100, 4, 0.05, False),
         (100, 10, 0.1, False),
         (100, 11, 0.1, True),
+        (100, 50, 0.5, False),
         (None, 1, 0.99, True),  # a vector and no statistics
     ],
 )

@@ -1,5 +1,6 @@
 """What goes and why, what stays, and which versions that costs."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -108,6 +109,17 @@ def test_a_tombstone_goes_when_it_is_older_than_the_retention(aged: Aged) -> Non
     assert gone() == gone("interval 144 hours") == ["b"]
     assert gone(retention="20 days") == []
     assert gone(at=datetime.now(UTC) + timedelta(days=2, hours=1)) == gone("interval 4 days") == ["a", "b"]
+
+
+def test_a_file_written_as_the_retention_begins_stays(aged: Aged) -> None:
+    table = aged((9, [add("live")]))
+    drop_file(table, "orphan", 1)
+    written = int((table / "orphan").stat().st_mtime)
+    os.utime(table / "orphan", (written, written))
+    at = datetime.fromtimestamp(written, UTC) + timedelta(days=7)
+    for later, gone in ((0, []), (1, ["orphan"])):
+        plan = open_table(table).plan_vacuum(at=at + timedelta(milliseconds=later))
+        assert plan.files["path"].to_pylist() == gone
 
 
 def test_a_commit_that_comes_while_it_is_planned_breaks_no_plan(
