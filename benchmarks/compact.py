@@ -204,19 +204,21 @@ def resident() -> int:
 OPTIMIZE = "spark.databricks.delta.optimize"
 
 
-def by_kit(strategy: str, verify: bool = False, options: dict[str, object] | None = None) -> Way:
+def by_kit(strategy: str, verify: bool = False) -> Way:
     def run(spark: SparkSession, table: Path, target: int) -> None:
         plan = ck.open_table(table, spark).plan_compaction(max_file_size=target)
-        settings = {f"{OPTIMIZE}.{name}": str(value) for name, value in (options or {}).items()}
-        with session_confs(spark, settings):
-            plan.run(strategy=strategy, verify=verify)
+        plan.run(strategy=strategy, verify=verify)
 
     return run
 
 
-def by_optimize(spark: SparkSession, table: Path, target: int) -> None:
-    with session_confs(spark, {f"{OPTIMIZE}.{name}": str(target) for name in ("minFileSize", "maxFileSize")}):
-        spark.sql(f"OPTIMIZE delta.`{table}`").collect()
+def by_optimize(options: dict[str, object]) -> Way:
+    def run(spark: SparkSession, table: Path, target: int) -> None:
+        settings = {"minFileSize": target, "maxFileSize": target, **options}
+        with session_confs(spark, {f"{OPTIMIZE}.{name}": str(value) for name, value in settings.items()}):
+            spark.sql(f"OPTIMIZE delta.`{table}`").collect()
+
+    return run
 
 
 def by_deltalake(spark: SparkSession, table: Path, target: int) -> None:
@@ -228,10 +230,10 @@ def by_deltalake(spark: SparkSession, table: Path, target: int) -> None:
 WAYS = {
     "arrow": by_kit("arrow"),
     "arrow, proved": by_kit("arrow", verify=True),
-    "OPTIMIZE": by_optimize,
+    "OPTIMIZE": by_optimize({}),
     **{
-        f"OPTIMIZE, {threads} threads{', repartitioned' * repartition}": by_kit(
-            "optimize", options={"maxThreads": threads, "repartition.enabled": str(repartition).lower()}
+        f"OPTIMIZE, {threads} threads{', repartitioned' * repartition}": by_optimize(
+            {"maxThreads": threads, "repartition.enabled": str(repartition).lower()}
         )
         for threads in THREADS
         for repartition in (False, True)
