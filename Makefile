@@ -80,7 +80,7 @@ upgrade: $(VENV)/release.installed  ## renew the versions in constraints.txt
 		--output-file constraints.txt pyproject.toml
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) .venv-compat .venv-dist dist build .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-compat .venv-dist dist build .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 BOOK = $(BIN)/python -m sphinx -W --keep-going -q -d .book/doctrees
 # The JVM's first compiler alone: tests and the tour run each statement a few times, so that the second costs
