@@ -87,7 +87,7 @@ def write(rows: list[str], report: Path = REPORT) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.knocks", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="kind", help=f"of {', '.join(KINDS)}; all by default")
-    parser.add_argument("--seed", type=int, default=23)
+    parser.add_argument("--seed", type=int, default=29)
     parser.add_argument("--only", metavar="KIND:NUMBER", help="play one case")
     parser.add_argument("--write", action="store_true", help=f"put the counts into {REPORT.name}")
     given = parser.parse_args()
