@@ -261,9 +261,10 @@ def vacuum_part(state: WorkbenchState) -> Part:
     return Part(
         w.HBox([retention, keep, days]),
         Text("error", "vacuum-error", lambda: planning.error),
+        # Above the sentences: it stays where it is, however many there are.
+        FigureView("ck-vacuum-figure", lambda: planning.value and planning.value.plot),
         Text("warning", "vacuum-cost", lambda: explained()[0]),
         Text("text", "vacuum-plan", lambda: "\n".join(explained()[1:])),
-        FigureView("ck-vacuum-figure", lambda: planning.value and planning.value.plot),
         live(danger, lambda: planning.value and not planning.value.is_empty and not state.days),
         parts.outcome(state, running, "ck-vacuuming", "outcome"),
         on=[state, planning, running, name],

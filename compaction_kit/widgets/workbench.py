@@ -131,17 +131,19 @@ class Workbench(Page):
             self.go_to("Run")
             state.plan_restore(state.before_run)
 
-        def step(text: str, name: str, act: Callable[[], object], when: Callable[[], object]) -> w.Widget:
-            return live(parts.button(text, f"ck-next-{name}", act), when)
+        def go(text: str, name: str, part: str, when: Callable[[], object]) -> w.Widget:
+            made = parts.button(text, f"ck-next-{name}", lambda: self.go_to(part))
+            # Not hidden where it leads nowhere: that would move the verdict.
+            return live(made, when, disabled=lambda: self.rail.value == part)
 
         return Part(
-            step("Plan it →", "plan", lambda: self.go_to("Plan"), lambda: advises(True)),
-            step("Look at its history →", "history", lambda: self.go_to("History"), lambda: advises(False)),
-            step("My query", "query", lambda: self.go_to("My query"), lambda: state.result),
-            step("Undo …", "undo", undo, lambda: state.result),
-            step("Report", "report", self._export, lambda: state.result),
-            step("Plan another", "another", lambda: self.go_to("Plan"), lambda: state.result),
-            on=[state, state.running],
+            go("Plan it →", "plan", "Plan", lambda: advises(True)),
+            go("Look at its history →", "history", "History", lambda: advises(False)),
+            go("My query", "query", "My query", lambda: state.result),
+            live(parts.button("Undo …", "ck-next-undo", undo), lambda: state.result),
+            live(parts.button("Report", "ck-next-report", self._export), lambda: state.result),
+            go("Plan another", "another", "Plan", lambda: state.result),
+            on=[state, state.running, self.rail],
             shown=True,
         ).add_class("ck-next")
 

@@ -270,8 +270,11 @@ def test_a_run_waits_for_its_plan_is_proved_and_its_undo_is_refused_if_others_co
 ) -> None:
     bench, other, seen = own_bench, deltalake.DeltaTable(str(own / "a")), list[str]()
     verdict, run, where = at(bench, "ck-verdict"), at(bench, "ck-run"), at(bench, "ck-where")
-    show(bench, "Run")
-    assert next_steps(bench) == ["Plan it →"]
+    # A step leads nowhere on its own part.
+    for part, is_disabled in (("Plan", True), ("Run", False)):
+        show(bench, part)
+        assert next_steps(bench) == ["Plan it →"]
+        assert at(bench, "ck-next-plan").disabled is is_disabled
     # What was typed is planned before anything is run.
     where.value = "part = 'p0000'"
     assert run.disabled
