@@ -10,7 +10,7 @@ from compaction_kit.compaction import CompactionPlan
 from compaction_kit.cost import cost_of
 from compaction_kit.files import Files
 from compaction_kit.plan import Planner
-from compaction_kit.plan.order import INGEST, SIZE
+from compaction_kit.plan.order import INGEST, SIZE, order_by
 from compaction_kit.text import element, format_count
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.as_python import absolute, call, exact_size, python
@@ -147,9 +147,9 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
         live(widget, lambda: not state.is_clustered)
 
     def offer() -> None:
-        names = {"size, as OPTIMIZE": SIZE, "ingestion": INGEST}
-        names |= {name: name for name in (() if state.files is None else state.files.data_columns)}
-        fields.offer(order, names.items(), state.order)
+        columns = () if state.files is None else state.files.data_columns
+        names = [("size, as OPTIMIZE", SIZE), ("ingestion", INGEST)]
+        fields.offer(order, [*names, *((name, order_by(name)) for name in columns)], state.order)
         where.placeholder = f"such as {_condition(state.files)}"
         planner = state.opened.planner
         if planner is not None and planner.files.num_files:

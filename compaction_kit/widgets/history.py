@@ -159,7 +159,10 @@ def _time_field(state: WorkbenchState) -> tuple[w.Text, Text]:
 
     def on_time(_: object) -> None:
         found, sentence = attempt(lambda: state.table and time.value and state.table.at(timestamp=time.value))
-        if found:
+        past = state.reading.value
+        if found and past and found.version > past.latest:
+            sentence = f"Version {found.version} is newer than this list: press Refresh."
+        elif found:
             state.version = found.version
         error.show(sentence)
 
@@ -277,7 +280,7 @@ def vacuum_part(state: WorkbenchState) -> Part:
 
 def _vacuum_code(state: WorkbenchState) -> str:
     given = [f"retention={state.retention!r}"] if state.retention else []
-    given += [f"keep_versions=[{state.keep}]"] if state.keep else []
+    given += [f"keep_versions=[{', '.join(state.keep.replace(',', ' ').split())}]"] if state.keep else []
     given += [f"at=datetime.now(UTC) + timedelta(days={state.days})"] if state.days else []
     return python(
         f"table = ck.open_table({absolute(state.name)!r})",

@@ -207,21 +207,30 @@ class Lookup(Job):
 
     def forget(self, _: object = None) -> None:
         """Forget the answer, and the work for it."""
-        self._asked, self.answer = (), Answer()
+        self._asked = ()
+        # Before the answer goes: who sees that may ask at once.
         self._cancel.set()
+        self.answer = Answer()
         super().forget()
+
+    def cancel(self) -> None:
+        """See `Job.cancel`; a question that waits is dropped, so that it can be asked again."""
+        if self._next is not None:
+            self._asked = ()
+        super().cancel()
 
     def _look(self, work: Work, question: tuple[Any, ...], job: Job) -> None:
         answer = None
+        # The same numbers may have been asked of another table meanwhile.
         try:
-            if same(question, self._asked):
+            if question is self._asked:
                 answer = work(job)
         except Exception:
             # If another question was asked, nobody waits for this answer.
-            if same(question, self._asked):
+            if question is self._asked:
                 raise
         finally:
-            if same(question, self._asked):
+            if question is self._asked:
                 self.answer = Answer(question, answer)
 
 

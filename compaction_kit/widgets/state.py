@@ -158,6 +158,7 @@ class WorkbenchState(Changes):
                 self.opened = Opened(error="" if is_new else sentence_of(error))
                 return
             self.where, self.order, self.budget, self.full = "", SIZE, "", False
+            self.retention, self.keep, self.days = "", "", 0
             self.max_file_size, self.min_file_size = thresholds.max_file_size, thresholds.min_file_size
             self.opened = Opened(table)
             self.reload()
@@ -203,7 +204,8 @@ class WorkbenchState(Changes):
             if not where or table_plan is None or table_plan.source.snapshot is not files.snapshot:
                 planner = table.planner().prepared()
                 table_plan = CompactionPlan.of(planner, table.thresholds(), handle=table.handle)
-            read = replace(read, table_plan=table_plan)
+            # A predicate that is refused leaves all files, as they are now.
+            read = replace(read, where="", files=files, table_plan=table_plan)
             planner = table.planner(where).prepared() if where else table_plan.planner
             # The same files, unless another writer has committed meanwhile: they are drawn already.
             is_same = not where and planner.files.snapshot is files.snapshot

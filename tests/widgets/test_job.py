@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from traitlets import Int, observe
@@ -13,7 +14,7 @@ from compaction_kit.text import GIB, MIB
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.job import Job, Lookup, Watched
 from compaction_kit.widgets.parts import JobBar
-from tests.widgets.pages import SECONDS
+from tests.widgets.pages import SECONDS, held
 
 
 def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
@@ -104,6 +105,46 @@ def test_a_lookup_answers_the_last_question_once_and_keeps_the_former_answer_mea
     assert (lookup.value, lookup.error) == (None, "Unexpected ZeroDivisionError: division by zero")
     lookup.forget()
     assert (lookup.value, lookup.status) == (None, "idle")
+
+
+def test_a_view_may_ask_again_as_soon_as_an_answer_is_forgotten() -> None:
+    lookup, one = Lookup(), object()
+
+    def reported(job: Job) -> str:
+        time.sleep(0.1)
+        job.report(0.5, "Looking")
+        return "found"
+
+    lookup.ask(reported, one)
+    lookup.wait(SECONDS)
+    lookup.observe(lambda change: lookup.ask(reported, one) if change.new.value is None else None, "answer")
+    lookup.forget()
+    lookup.wait(SECONDS)
+    assert (lookup.value, lookup.error) == ("found", "")
+
+
+def test_a_late_answer_is_not_taken_for_the_same_question_about_something_else() -> None:
+    lookup, begun, go = Lookup(), threading.Event(), threading.Event()
+    answers = list[object]()
+    lookup.observe(lambda change: answers.append(change.new.value), "answer")
+    lookup.ask(lambda job: (begun.set(), go.wait(SECONDS), "of the table before"), 0, 1)
+    assert begun.wait(SECONDS)
+    lookup.forget()
+    lookup.ask(lambda job: "of this table", 0, 1)
+    go.set()
+    lookup.wait(SECONDS)
+    assert answers == [None, "of this table"]
+
+
+def test_a_question_whose_turn_was_cancelled_can_be_asked_again() -> None:
+    lookup, one = Lookup(), object()
+    with held(lookup):
+        lookup.ask(lambda job: "first", one)
+        lookup.cancel()
+    assert lookup.value is None
+    lookup.ask(lambda job: "second", one)
+    lookup.wait(SECONDS)
+    assert lookup.value == "second"
 
 
 def test_the_end_of_a_program_stops_work_and_waits_for_it() -> None:

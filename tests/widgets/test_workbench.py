@@ -35,7 +35,7 @@ from tests import folders
 from tests.ageing import age_file
 from tests.displayed import outputs_of
 from tests.execute.meanwhile import clustered_table
-from tests.handmade import write_sink_log
+from tests.handmade import add, metadata, write_commit, write_log, write_sink_log
 from tests.widgets.pages import SECONDS, at, click, folds, held, is_shown, settle, show, words
 
 
@@ -824,3 +824,27 @@ def test_a_clustered_table_is_planned_by_its_cubes_and_run(spark: object, tmp_pa
     assert is_shown(at(bench, "ck-order"))
     assert not is_shown(at(bench, "ck-full"))
     assert not plan_of(bench).full
+
+
+def test_what_was_chosen_for_a_table_ends_with_it_and_a_refused_predicate_hides_no_commit(
+    tmp_path: Path,
+) -> None:
+    columns = {"size": "long", "ingestion": "long"}
+    for name in "ab":
+        write_log(tmp_path / name, [metadata(columns), add("f1"), add("f2")])
+    bench = made(tmp_path / "a")
+    state, order = bench.state, at(bench, "ck-order")
+    show(bench, "Plan")
+    offered = ["size", "ingest", "`size`", "ingestion"]
+    assert [value for _, value in order.options] == offered
+    state.where, state.keep, state.days = "nope = 1", "0 0", 3
+    settle(bench)
+    show(bench, "Vacuum")
+    compile(bench.parts[bench.rail.index].as_code(), "As Python", "exec")
+    write_commit(tmp_path / "a", 1, [add("f3")])
+    state.refresh()
+    settle(bench)
+    assert state.files is not None
+    assert (state.files.version, "nope" in state.input_error) == (1, True)
+    open_table(bench, tmp_path / "b")
+    assert (state.where, state.keep, state.days) == ("", "", 0)
