@@ -274,7 +274,8 @@ class Files:
         """Draw the histogram, with the small files marked."""
         from compaction_kit import plots
 
-        return plots.file_sizes(self.histogram(), self.small_file_size(small_file_size))
+        limit = self.small_file_size(small_file_size)
+        return plots.file_sizes(self.histogram(), limit, int((self.sizes < limit).sum()))
 
     def plot_extents(self, column: str, after: Files | None = None, figure: Any = None) -> Figure:
         """Draw a bar a file from the minimum to the maximum of a data column, as the stats have them.
