@@ -26,7 +26,7 @@ def cost_of(needs: FilesByVersion, deleted: pa.Array, keep: Sequence[int], is_em
         content = read_content(needs)
         groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
         instead = {groups[version]: version for version in needs.versions[after == YES].tolist()}
-        if commits:
+        if commits and before[-1] == YES:
             # VACUUM's own commits have the content of the latest version.
             instead.setdefault(groups[needs.latest], needs.latest + 2)
         survives_as = {version: instead[groups[version]] for version in lost if groups[version] in instead}

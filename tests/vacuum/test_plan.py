@@ -15,7 +15,7 @@ from compaction_kit.retention import GUARD
 from tests import folders, handmade
 from tests.ageing import age, age_file
 from tests.conftest import CopyOf, SetConf
-from tests.handmade import add, metadata
+from tests.handmade import add, metadata, unchanged
 from tests.refusals import refused
 from tests.releases import HAS_GUARD, since_delta
 from tests.vacuum.conftest import Aged, content, drop_file, listed, probe, removed
@@ -182,6 +182,17 @@ def test_versions_that_the_guard_refuses_are_not_lost_but_named_and_the_latest_i
     assert plan.content_survives_by == {0: "identical files"}
     assert "still be read as another version: 0 as 2 (identical files)." in plan.explain().splitlines()[0]
     assert "the rows of 1 of them survive in version 2" in str(plan.plot().get_label())
+
+
+def test_no_content_survives_in_a_latest_version_that_lacks_a_file(aged: Aged) -> None:
+    rewrite = [unchanged(action) for action in (removed("a", 8), removed("b", 8), add("c", records=20))]
+    table = aged((3, [add("a"), add("b")]), (0.5, [{"commitInfo": {"operation": "OPTIMIZE"}}, *rewrite]))
+    for name in "ab":
+        age_file(table / name, 17)
+    assert open_table(table).plan_vacuum().content_survives_as == {0: 1}
+    (table / "c").unlink()
+    plan = open_table(table).plan_vacuum()
+    assert (plan.versions_lost, plan.content_survives_as) == ([0], {})
 
 
 def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
