@@ -109,7 +109,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     by, difference = None, None
     if before.metadata.schema != after.metadata.schema:
         difference = "other columns"
-    elif not len(files):
+    elif not len(files) and not verify:
         by = IDENTICAL
     elif verify:
         try:
@@ -119,7 +119,9 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
                 f"Versions {start} and {end} can't be compared, as files that differ are missing: "
                 "leave verify out, or choose versions that versions() calls readable."
             ) from None
-        by, difference = (PROVED, None) if gone == new else (None, "other fingerprints")
+        # The same files may have other partition values.
+        same = PROVED if len(files) else IDENTICAL
+        by, difference = (same, None) if gone == new else (None, "other fingerprints")
     else:
         content = read_content(read_files_by_version(handle))
         by = content.evidence(start, end) if earlier >= content.first else None

@@ -76,6 +76,22 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
     assert table.diff(4, 5, verify=True).facts()["content"] == "different: other columns"
 
 
+@pytest.mark.spark
+def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    one = handmade.write_data(tmp_path, "a", pa.table({"id": [0]}), {"p": "1"})["add"]
+    other = unchanged({"add": one | {"partitionValues": {"p": "2"}}})
+    write_log(
+        tmp_path,
+        [metadata({"id": "long", "p": "string"}, ["p"]), {"add": one}],
+        [other],
+        [{"commitInfo": {}}],
+    )
+    table = open_table(tmp_path, spark)
+    diff = table.diff(0, 1, verify=True)
+    assert (diff.same_content_by, diff.difference) == (None, "other fingerprints")
+    assert table.diff(1, 2, verify=True).same_content_by == "identical files"
+
+
 INFOS: dict[str, handmade.Action] = {
     "OPTIMIZE": {"operation": "OPTIMIZE"},
     "REORG": {"operation": "REORG"},
