@@ -10,15 +10,17 @@ from compaction_kit.history.content import read_content
 from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion
 from compaction_kit.retention import GUARD
 
-# Whether VACUUM commits its start and its end; on a local disk it does by default.
+# Whether VACUUM commits its start and its end; by default on VacuumCommandImpl.supportedFsForLogging alone.
 _LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
+_LOGGED = ("wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs")
 _MOST_NAMED = 5
 
 
 def cost_of(needs: FilesByVersion, deleted: pa.Array, keep: Sequence[int], is_empty: bool) -> dict[str, Any]:
     """Return the cost of deleting paths as fields of `VacuumPlan`; with `is_empty` no folder goes either."""
     # After VACUUM's own commits the latest version is an older one, which Delta's guard may refuse.
-    commits = not is_empty and (needs.handle.conf(_LOGGING) or "true").lower() != "false"
+    logs = needs.handle.conf(_LOGGING) or str(needs.handle.uri.partition(":")[0] in _LOGGED)
+    commits = not is_empty and logs.lower() != "false"
     before, after = needs.statuses(), needs.statuses(deleted=deleted, superseded=commits)
     lost = needs.versions[(before == YES) & (after != YES)].tolist()
     survives_as, survives_by = dict[int, int](), dict[int, str]()

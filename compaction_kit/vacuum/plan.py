@@ -53,7 +53,8 @@ class VacuumPlan(WithFiles, Plan):
         versions: The versions in the log: version, timestamp, readable and readable_after, with the values
             of `Table.versions()`.
         versions_lost: The versions that can be read now but not afterwards, the latest too if it is older
-            than the retention: VACUUM commits two versions after it, and then Delta's guard refuses it.
+            than the retention: VACUUM commits two versions after it (not on S3, by default), and then
+            Delta's guard refuses it.
         content_survives_as: For versions lost, one that can be read afterwards and has the same content.
         content_survives_by: How that is known, as same_content_by of `Table.versions()`.
         warning: A sentence about kept versions that Delta's guard refuses; empty if there are none.

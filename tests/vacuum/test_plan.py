@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.retention import GUARD
-from tests import folders, handmade
+from tests import folders, handmade, stores
 from tests.ageing import age, age_file
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, metadata, unchanged
@@ -193,6 +193,22 @@ def test_no_content_survives_in_a_latest_version_that_lacks_a_file(aged: Aged) -
     (table / "c").unlink()
     plan = open_table(table).plan_vacuum()
     assert (plan.versions_lost, plan.content_survives_as) == ([0], {})
+
+
+@since_delta("4.1")
+@pytest.mark.spark
+def test_vacuum_commits_nothing_on_s3_so_that_the_latest_version_stays_the_latest(
+    spark: SparkSession, on_s3: stores.Server, confs: SetConf, tmp_path: Path
+) -> None:
+    head = metadata(configuration={"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    handmade.write_log(tmp_path / "t", [head, add("live")])
+    for name in ("live", "orphan"):
+        drop_file(tmp_path / "t", name)
+    table = open_table(on_s3.upload(tmp_path / "t", tmp_path.name), spark)
+    plan = table.plan_vacuum()
+    assert (plan.files["path"].to_pylist(), plan.versions_lost) == (["orphan"], [])
+    confs("spark.databricks.delta.vacuum.logging.enabled", "true")
+    assert table.plan_vacuum().versions_lost == [0]
 
 
 def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
