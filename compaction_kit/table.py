@@ -391,6 +391,7 @@ class Table:
         Raises:
             InvalidArgumentError: An argument can't be used, a version to keep can't be read any more,
                 or Delta refuses so short a retention.
+            UnsupportedTableError: Files of the table are reached through a symbolic link.
 
         Examples:
             >>> vacuum = ck.open_table("data/flights").plan_vacuum(retention="7 days")

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import FilesByVersion, latest_by_path
 from compaction_kit.log.listing import whole_version
+from compaction_kit.log.paths import is_within
 from compaction_kit.retention import IGNORE_RETAIN, PROPERTY, hours, parse_retention
 from compaction_kit.text import format_count, format_list
 
@@ -74,7 +75,11 @@ def decide(needs: FilesByVersion, keep: Sequence[int], since: int) -> dict[str, 
     """Return `files`, `empty_directories`, `kept` and `storage` of `VacuumPlan`.
 
     All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
+
+    Raises:
+        UnsupportedTableError: The log names a file of the table's folder through a symbolic link.
     """
+    _refuse_links(needs)
     files = needs.folder.files
     paths = files["path"].combine_chunks()
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
@@ -102,6 +107,19 @@ def decide(needs: FilesByVersion, keep: Sequence[int], since: int) -> dict[str, 
         "kept": counts.sort_by([("size_bytes", "descending"), ("reason", "ascending")]),
         "storage": _storage(files, needs, deleted["path"]),
     }
+
+
+def _refuse_links(needs: FilesByVersion) -> None:
+    """Refuse paths that lead through a link into the table's folder, where the file would be an orphan."""
+    named = pa.chunked_array([*needs.files["path"].chunks, *needs.tombstones["path"].chunks], pa.string())
+    store = needs.snapshot.store
+    for path in pc.unique(named.filter(pc.starts_with(named, "/"))).to_pylist():
+        if is_within(store.real(path), store.root):
+            raise UnsupportedTableError(
+                f"The log names the file {path}, which leads through a symbolic link into the table's own "
+                f"folder {store.root} and is not followed: rewrite the file, as by OPTIMIZE, and vacuum once "
+                "the log no longer names it."
+            )
 
 
 def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.ChunkedArray) -> pa.Table:

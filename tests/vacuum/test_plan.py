@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.retention import GUARD
 from tests import folders, handmade, stores
 from tests.ageing import age, age_file
@@ -236,6 +236,23 @@ def test_bad_input_is_refused_in_one_sentence(aged: Aged, arguments: dict[str, A
     table = three_versions(aged)
     (table / "p/a").unlink()
     refused(partial(open_table(table).plan_vacuum, **arguments), InvalidArgumentError, words)
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_file_that_the_log_names_through_a_link_is_no_orphan(
+    aged: Aged, tmp_path: Path, is_live: bool
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "elsewhere").touch()
+    named = f"file://{tmp_path}/link/table/there"
+    later = [] if is_live else [removed(named, 30)]
+    table = aged((9, [add("live"), add(f"file://{tmp_path}/elsewhere")]), (9, [add("b")]))
+    assert open_table(table).plan_vacuum().is_empty
+    handmade.write_commit(table, 2, [add(named), add("c")])
+    handmade.write_commit(table, 3, [*later, add("d")])
+    drop_file(table, "there", 40)
+    for folder in (table, tmp_path / "link/table"):
+        refused(open_table(folder).plan_vacuum, UnsupportedTableError, f"{tmp_path}/link/table/there", "link")
 
 
 @pytest.mark.parametrize(("formats", "expected"), [("", ["metadata/v1"]), ("iceberg", [])])
