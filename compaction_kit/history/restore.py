@@ -4,7 +4,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow.compute as pc
@@ -74,6 +74,7 @@ class RestorePlan(Plan):
         diff: The files that would be added back and removed.
         missing: The paths of data files and deletion vectors that the target needs and that aren't on disk.
         is_blocked: Whether Delta refuses the target, as it is older than the retention of deleted files.
+        changes_metadata: Whether columns or properties differ, which RESTORE sets back too.
     """
 
     handle: Handle = field(repr=False, compare=False)
@@ -82,6 +83,7 @@ class RestorePlan(Plan):
     diff: Diff
     missing: tuple[str, ...]
     is_blocked: bool
+    changes_metadata: bool
 
     @property
     def is_empty(self) -> bool:
@@ -98,16 +100,21 @@ class RestorePlan(Plan):
         back = format_files(self.diff.num_files_added, self.diff.bytes_added)
         away = format_files(self.diff.num_files_removed, self.diff.bytes_removed)
         start = f"RESTORE to version {self.target}" if self.diff.same_content else "It"
+        sets = f"sets the columns and properties back to those of version {self.target}"
         lines = [
             self._rows(),
             f"{start} would add back {back} and remove {away}, as version {self.version + 1}; version "
             f"{self.version} can be read until VACUUM deletes its files.",
             self._streams(),
+            f"It also {sets}." if self.changes_metadata else None,
         ]
         if self.is_empty:
+            what = "change nothing, and commit"
+            if self.changes_metadata:
+                what = f"change no file, but {sets}, and commits"
             lines = [
-                f"Version {self.target} has the same files as version {self.version}: RESTORE would change "
-                f"nothing, and commit version {self.version + 1}."
+                f"Version {self.target} has the same files as version {self.version}: RESTORE would {what} "
+                f"version {self.version + 1}."
             ]
         return "\n".join(filter(None, [*lines, self._obstacle()]))
 
@@ -207,7 +214,16 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
             f"version={version} can't be restored: the log lacks a commit that it needs; choose a version "
             "that versions() calls readable."
         )
-    return RestorePlan(handle, latest, version, diff, tuple(needs.missing_of(version)), BLOCKED in status)
+    new, old = (handle.log.snapshot(one).metadata for one in (latest, version))
+    return RestorePlan(
+        handle,
+        latest,
+        version,
+        diff,
+        tuple(needs.missing_of(version)),
+        is_blocked=BLOCKED in status,
+        changes_metadata=new != replace(old, id=new.id),
+    )
 
 
 def _check(plan: RestorePlan) -> None:

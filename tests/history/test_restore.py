@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -168,3 +169,23 @@ def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_will_see(
     assert "fails" not in explained
     handmade.write_commit(tmp_path, 4, [add("a")])
     assert "Version 0 has the same files as version 4" in table.plan_restore(0).explain()
+
+
+def test_a_restore_sets_columns_and_properties_back_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    data = handmade.write_data(tmp_path, "a", pa.table({"id": [1]}))
+    more = handmade.metadata({"id": "long", "n": "string"}, configuration={"mine": "1"})
+    handmade.write_log(tmp_path, [handmade.protocol(), handmade.metadata(), data], [more])
+    table = open_table(tmp_path, spark)
+    plan = table.plan_restore(0)
+    words = (
+        "would change no file, but sets the columns and properties back to those of version 0, and commits"
+    )
+    assert (words in plan.explain(), plan.can_run) == (True, True)
+    assert plan.run().version == 2
+    metadata = table.log.snapshot().metadata
+    assert ([*metadata.physical_names], metadata.configuration) == (["id"], {})
+    # Where files differ too, it is said beside them.
+    handmade.write_commit(tmp_path, 3, [more, add("b")])
+    lines = table.plan_restore(0).explain().splitlines()
+    assert "It also sets the columns and properties back to those of version 0." in lines
+    assert "properties" not in table.plan_restore(1).explain()
