@@ -12,8 +12,9 @@ LOG_PROPERTY = "delta.logRetentionDuration"
 # With this setting of the session, Delta refuses to read versions older than `PROPERTY`.
 GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 IGNORE_RETAIN = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-_LENGTH = rf"(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\b\s*"
+_UNITS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600}
+_UNITS |= {"day": 86_400, "week": 604_800}
+_LENGTH = rf"\+?(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\b\s*"
 _RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+")
 # In seconds; a datetime ends with the year 9999.
 _LONGEST = 7_000 * 365 * 86_400
@@ -21,18 +22,18 @@ _LONGEST = 7_000 * 365 * 86_400
 
 def table_retention(metadata: Metadata) -> timedelta:
     """Return how long a table keeps removed files, by its property: a week by default."""
-    return parse_retention(metadata.configuration.get(PROPERTY, "interval 1 week"))
+    return parse_retention(metadata.configuration.get(PROPERTY, "interval 1 week"), PROPERTY)
 
 
-def parse_retention(text: str) -> timedelta:
+def parse_retention(text: str, name: str = "retention") -> timedelta:
     """Parse a length of time such as "168 hours", "7 days" or "interval 1 week": 7,000 years at most.
 
     Raises:
-        InvalidArgumentError: The text is not a length of time.
+        InvalidArgumentError: The text is not a length of time; the message has `name`.
     """
     if not isinstance(text, str) or not _RETENTION.fullmatch(text.strip().lower()):
         raise InvalidArgumentError(
-            f'retention={show_value(text)} is not a length of time: write it as "168 hours" or "7 days".'
+            f'{name}={show_value(text)} is not a length of time: write it as "168 hours" or "7 days".'
         )
     lengths = re.findall(_LENGTH, text.lower())
     return timedelta(seconds=min(sum(float(number) * _UNITS[unit] for number, unit in lengths), _LONGEST))

@@ -137,7 +137,7 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
     versions = np.array([file.version for file in files], np.int64)
     modified = np.array([file.modification_time for file in files], np.int64)
-    kept = parse_retention(metadata.configuration.get(LOG_PROPERTY, "interval 30 days"))
+    kept = parse_retention(metadata.configuration.get(LOG_PROPERTY, "interval 30 days"), LOG_PROPERTY)
     # Delta counts whole UTC days (truncateDay).
     expires = -(-modified // _DAY_MILLIS) * _DAY_MILLIS + kept // _MILLI
     checkpoints = np.append(np.array(sorted(complete_checkpoints(listed)), np.int64), _NEVER)

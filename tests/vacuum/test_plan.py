@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
-from compaction_kit.retention import GUARD
+from compaction_kit.retention import GUARD, PROPERTY
 from tests import folders, handmade, stores
 from tests.ageing import age, age_file
 from tests.conftest import CopyOf, SetConf
@@ -231,6 +231,19 @@ def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
     table = open_table(three_versions(aged))
     hours = {"168 hours": 168, "1 week": 168, "INTERVAL 2 weeks": 336, "interval 6 days 25 hours": 169}
     assert {text: table.plan_vacuum(text).retention / timedelta(hours=1) for text in hours} == hours
+
+
+@pytest.mark.parametrize(
+    "text", ["interval 604800000 milliseconds", "interval +7 days", "interval 1 week 0 microseconds"]
+)
+def test_a_property_is_any_interval_that_delta_takes(aged: Aged, text: str) -> None:
+    head = metadata(configuration={PROPERTY: text})
+    assert open_table(aged((1, [head, add("a")]))).plan_vacuum().retention == timedelta(days=7)
+
+
+def test_a_bad_property_is_named(aged: Aged) -> None:
+    table = open_table(aged((1, [metadata(configuration={PROPERTY: "soon"}), add("a")])))
+    refused(table.versions, InvalidArgumentError, f'{PROPERTY}="soon" is not a length of time')
 
 
 @pytest.mark.parametrize(
