@@ -140,12 +140,15 @@ def catalog_tables(spark: SparkSession, name: str) -> Discovered | None:
 
 
 def _add(found: Discovered, name: str, information: str) -> None:
-    # The first of each name counts: texts of users, such as comments, come later.
-    facts = dict(reversed(_FACT.findall(information)))
+    # The first type and provider count: texts of users, such as comments, come later.
+    lines = _FACT.findall(information)
+    facts = dict(reversed(lines))
     provider = facts.get("Provider", "").lower()
     if facts.get("Type", "").endswith("VIEW"):
         found.skipped.append(f"{name} is a view")
     elif provider == "delta":
-        found.tables.append((name, plain_path(facts["Location"]) if "Location" in facts else name))
+        # A comment comes before the location, and may have such a line.
+        locations = [value for key, value in lines if key == "Location"]
+        found.tables.append((name, plain_path(locations[0]) if len(locations) == 1 else name))
     else:
         found.skipped.append(f"{name} is a {f'{provider} table' if provider else 'table of another format'}")
