@@ -197,10 +197,20 @@ def _judge(
     return COUNTED if is_rewrite else None
 
 
+def uncommented(schema: Any) -> Any:
+    """Return a schema without the comments of its columns."""
+
+    def drop(fields: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in fields.items() if name != "comment"}
+
+    return json.loads(json.dumps(schema), object_hook=drop)
+
+
 def _numbers(schemas: Sequence[Any]) -> np.ndarray:
     """Number the schema of each version: equal schemas have equal numbers, None another one each time."""
     # Versions share the schema's object until a commit sets another.
-    texts = {key: json.dumps(one, sort_keys=True) for key, one in {id(one): one for one in schemas}.items()}
+    distinct = {id(one): one for one in schemas}
+    texts = {key: json.dumps(uncommented(one), sort_keys=True) for key, one in distinct.items()}
     names = [f"none {i}" if one is None else texts[id(one)] for i, one in enumerate(schemas)]
     known: dict[str, int] = {}
     return np.array([known.setdefault(name, len(known)) for name in names], np.uint64)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, read_content
+from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, read_content, uncommented
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.listing import whole_version
@@ -107,7 +107,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     commits = handle.log.commits().select(["version", "timestamp", "operation", "data_change"])
     commits = commits.filter(between)
     by, difference = None, None
-    if before.metadata.schema != after.metadata.schema:
+    if uncommented(before.metadata.schema) != uncommented(after.metadata.schema):
         difference = "other columns"
     elif not len(files) and not verify:
         by = IDENTICAL

@@ -1,3 +1,4 @@
+import json
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -92,6 +93,20 @@ def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession,
     diff = table.diff(0, 1, verify=True)
     assert (diff.same_content_by, diff.difference) == (None, "other fingerprints")
     assert table.diff(1, 2, verify=True).same_content_by == "identical files"
+
+
+def test_a_comment_is_no_other_column(tmp_path: Path) -> None:
+    nested = handmade.struct_of({"s": handmade.struct_of({"n": "long"})})
+    column, inner = nested["fields"][0], nested["fields"][0]["type"]["fields"][0]
+    heads = [metadata({}), metadata({})]
+    heads[0]["metaData"]["schemaString"] = json.dumps(nested)
+    column["metadata"] = inner["metadata"] = {"comment": "the key"}
+    heads[1]["metaData"]["schemaString"] = json.dumps(nested)
+    table = open_table(write_log(tmp_path, [heads[0], add("a")], [heads[1]]))
+    for verify in (False, True):
+        diff = table.diff(0, 1, verify=verify)
+        assert (diff.same_content_by, diff.difference) == ("identical files", None)
+    assert table.versions()["same_content_as"].to_pylist() == [1, 0]
 
 
 INFOS: dict[str, handmade.Action] = {
