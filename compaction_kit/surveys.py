@@ -80,7 +80,7 @@ class Survey(TableRows):
             return f"There is no Delta table in {self.where}"
         counts = list(map(fewer_files, self._surveyed()))
         if not counts:
-            return f"None of {len(self):,} tables can be surveyed"
+            return f"{format_count(len(self), 'table')} can't be surveyed"
         total = sum(counts)
         read = f"After compaction, a full read of {format_count(len(counts), 'table')} would open"
         if total <= 0:

@@ -107,7 +107,7 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     assert lines[:2] == [f"{finding}.", f"{lake}/many 8 → 1 files 0 % small"]
     assert lines[5].startswith(f"{lake}/bad/clustered: The domain delta.clustering is damaged")
     assert "would open as many files as now." in survey(lake / "none").summary()
-    assert survey(lake / "bad/empty").summary().startswith("None of 1 tables can be surveyed.")
+    assert survey(lake / "bad/empty").summary().startswith("1 table can't be surveyed.")
     assert found.to_pandas()["gain"].max() == 28 * MIB
 
 
