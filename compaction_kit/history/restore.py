@@ -154,7 +154,8 @@ class RestorePlan(Plan):
         if self.diff.same_content:
             return f"The rows stay the same: {self.diff.same_content_by}."
         commits = self.diff.commits.filter(self.diff.commits["data_change"]).to_pylist()
-        undone = format_list([f"{commit['version']} ({commit['operation']})" for commit in commits])
+        named = [(str(commit["version"]), commit["operation"]) for commit in commits]
+        undone = format_list([f"{version} ({by})" if by else version for version, by in named])
         versions = "version" if len(commits) == 1 else "versions"
         which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
         more = f": {self.diff.difference}" if self.diff.difference else ""

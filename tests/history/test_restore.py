@@ -162,6 +162,7 @@ def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_will_see(
     ):
         assert f"would take back what version{words}" in open_table(lived).plan_restore(target).explain()
     table = open_table(handmade.write_log(tmp_path, [add("a")], [remove("a")], [add("b")]))
+    assert "take back what versions 1, 2 did." in table.plan_restore(0).explain()
     assert "fails at the commit unless" in table.plan_restore(0).explain()
     handmade.write_commit(tmp_path, 3, [remove("b")])
     explained = table.plan_restore(0).explain()
