@@ -177,6 +177,8 @@ class VacuumPlan(WithFiles, Plan):
     def _kept_versions(self) -> str:
         versions = self.keep_versions
         which = f"All files of version{'s' * (len(versions) > 1)} {ranges(versions)} are kept"
+        if self.retention > self.table_retention:
+            return f"{which}."
         for row in self.kept.to_pylist():
             if row["reason"] == decide.NEEDED:
                 files = format_files(row["num_files"], row["size_bytes"])

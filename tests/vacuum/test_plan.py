@@ -157,6 +157,8 @@ def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
     unguarded = [] if HAS_GUARD else [0]
     assert plan.versions_lost == unguarded
     assert table.plan_vacuum().versions_lost == [*unguarded, 1]
+    lines = table.plan_vacuum(retention="20 days", keep_versions=[1]).explain().splitlines()
+    assert "All files of version 1 are kept." in lines
     longer = table.plan_vacuum(retention="205 hours")
     assert longer.files["path"].to_pylist() == ["p/a"]
     assert ("Delta since 4.1 ignores RETAIN and would keep" in longer.explain()) is HAS_GUARD
