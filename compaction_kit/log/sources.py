@@ -256,7 +256,8 @@ def _without_nulls(fields: Action) -> Action:
 
 def _parquet_columns(names: Iterable[str]) -> list[str]:
     """Return the dotted paths with which a Parquet reader reads these columns of adds and removes."""
-    fields = {field_of(name)[0] for name in names}
+    # A checkpoint may lack all others, and without a column its rows can't be counted.
+    fields = {field_of(name)[0] for name in (*names, "size_bytes")}
     # Of a map all keys.
     fields = {outer if (outer := field.partition(".")[0]) in MAPS.values() else field for field in fields}
     return [f"{kind}.{field}" for kind in KINDS for field in sorted(fields)]

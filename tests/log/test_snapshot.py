@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from compaction_kit import open_table
@@ -80,3 +82,29 @@ def test_a_count_of_records_that_none_can_be_is_none(tmp_path: Path, has_checkpo
     assert files.to_arrow().sort_by("path")["num_records"].to_pylist() == list(COUNTS.values())
     # Nor are there bounds in what can't be read.
     assert files.overlap("id").num_unknown == len(COUNTS)
+
+
+def rewrite_adds(checkpoint: Path, **columns: pa.Array | None) -> None:
+    """Replace or, for None, leave out fields of a checkpoint's adds; timestamps are INT96, as Spark's are."""
+    table = pq.read_table(checkpoint)
+    adds = table["add"].combine_chunks()
+    fields = {field.name: adds.field(field.name) for field in adds.type} | columns
+    kept = {name: values for name, values in fields.items() if values is not None}
+    written = pa.StructArray.from_arrays([*kept.values()], [*kept], mask=adds.is_null())
+    position = table.column_names.index("add")
+    pq.write_table(
+        table.set_column(position, "add", written), checkpoint, use_deprecated_int96_timestamps=True
+    )
+
+
+def test_a_checkpoint_may_lack_every_optional_field(tmp_path: Path) -> None:
+    adds = [handmade.add("a"), handmade.add("b")]
+    table = handmade.write_log(tmp_path, adds)
+    (file,) = checkpoints.write_classic(table, 0, checkpoints.replay([*FIRST, adds]))
+    rewrite_adds(file, stats=None, tags=None, deletionVector=None)
+    handmade.commit_path(table, 0).unlink()
+    snapshot, files = TransactionLog(table).snapshot(), open_table(table).files()
+    assert snapshot.num_records.to_pylist() == snapshot.stats.to_pylist() == [None, None]
+    for read in (snapshot.clustering_tags, snapshot.removal_fields):
+        assert {value for row in read.to_pylist() for value in row.values()} == {None}
+    assert files.to_arrow()["num_records"].null_count == files.overlap("id").num_unknown == 2
