@@ -151,7 +151,9 @@ class ParquetSource:
         with reading(self._name):
             opened = self._store.open(self._place) if self._data is None else pa.BufferReader(self._data)
             with opened as file:
-                yield pq.ParquetFile(file, metadata=footer, page_checksum_verification=True)
+                # As nanoseconds, INT96 would silently overflow outside the years 1678 to 2262.
+                options: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
+                yield pq.ParquetFile(file, metadata=footer, page_checksum_verification=True, **options)
 
     @cached_property
     def others(self) -> list[tuple[str, Action]]:
@@ -203,14 +205,16 @@ class ParquetSource:
             return texts
         structs = pc.struct_field(one_array(parsed["add"]), [0])
         rows = pc.and_(texts.is_null(), structs.is_valid())
-        written = [json.dumps(_without_nulls(one), default=str) for one in structs.filter(rows).to_pylist()]
+        found = structs.filter(rows).cast(_with_times_as_text(structs.type)).to_pylist()
+        written = [json.dumps(_without_nulls(one), default=str) for one in found]
         return pc.replace_with_mask(texts, rows, pa.array(written, pa.string()))
 
     def actions(self) -> Iterator[Action]:
         """See `JsonSource`."""
         with self._open() as file:
             for batch in file.iter_batches(_BATCH_ROWS):
-                yield from map(_without_nulls, batch.to_pylist(maps_as_pydicts="strict"))
+                rows = batch.to_struct_array().cast(_with_times_as_text(pa.struct(batch.schema)))
+                yield from map(_without_nulls, rows.to_pylist(maps_as_pydicts="strict"))
 
 
 Source = JsonSource | ParquetSource
@@ -252,6 +256,13 @@ def _without_nulls(fields: Action) -> Action:
         for name, value in fields.items()
         if value is not None
     }
+
+
+def _with_times_as_text(data_type: pa.DataType) -> pa.DataType:
+    # Spark's years go beyond 9999, Python's don't.
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_with_times_as_text(field.type)) for field in data_type])
+    return pa.string() if pa.types.is_temporal(data_type) else data_type
 
 
 def _parquet_columns(names: Iterable[str]) -> list[str]:

@@ -1,3 +1,5 @@
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -108,3 +110,28 @@ def test_a_checkpoint_may_lack_every_optional_field(tmp_path: Path) -> None:
     for read in (snapshot.clustering_tags, snapshot.removal_fields):
         assert {value for row in read.to_pylist() for value in row.values()} == {None}
     assert files.to_arrow()["num_records"].null_count == files.overlap("id").num_unknown == 2
+
+
+def test_parsed_stats_may_have_any_time(tmp_path: Path) -> None:
+    schema, adds = handmade.metadata({"d": "date", "t": "timestamp"}), [handmade.add("a")]
+    table = handmade.write_log(tmp_path, [schema, *adds])
+    (file,) = checkpoints.write_classic(table, 0, checkpoints.replay([[*FIRST[0], schema], adds]), "parsed")
+    moment = datetime(9999, 12, 31, 1, 2, 3, tzinfo=UTC)
+    low, high = (
+        pa.StructArray.from_arrays(
+            [pa.array([days] * 3, pa.date32()), pa.array([time] * 3, pa.timestamp("us", "UTC"))], ["d", "t"]
+        )
+        for days, time in ((0, datetime(1, 1, 2, tzinfo=UTC)), (4_000_000, moment))
+    )
+    parsed = pa.StructArray.from_arrays(
+        [pa.array([10] * 3), low, high], ["numRecords", "minValues", "maxValues"]
+    )
+    rewrite_adds(file, stats_parsed=parsed)
+    handmade.commit_path(table, 0).unlink()
+    (text,) = TransactionLog(table).snapshot().stats.to_pylist()
+    stats = json.loads(text)
+    assert (stats["minValues"]["d"], stats["maxValues"]["d"]) == ("1970-01-01", "12921-08-18")
+    times = [datetime.fromisoformat(stats[name]["t"]).replace(tzinfo=UTC) for name in stats if name[0] == "m"]
+    assert times == [datetime(1, 1, 2, tzinfo=UTC), moment]
+    assert open_table(table).files().overlap("t").max == 1
+    assert text in TransactionLog(table).actions(0, checkpoint=True)["stats"].to_pylist()
