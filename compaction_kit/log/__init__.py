@@ -158,7 +158,12 @@ class TransactionLog:
                 f'timestamp="{timestamp}" can\'t be used: the log holds no commit; choose version={earliest}.'
             )
         versions = list(commits)
-        times = commit_times(self._store, [*commits.values()], self.snapshot().metadata)
+        metadata = self.snapshot().metadata
+        times, since = commit_times(self._store, [*commits.values()], metadata), in_commit_since(metadata)
+        # Delta searches the times of files only before the first in-commit timestamp.
+        stamped = sum(since is None or version < since for version in versions)
+        if stamped < len(versions) and max(millis(moment), times[0]) >= times[stamped]:
+            versions, times, stamped = versions[stamped:], times[stamped:], len(versions)
         asked, first, last = (
             f'"{show_time(time.astimezone(moment.tzinfo), "milliseconds")}"'
             for time in (moment, *(datetime.fromtimestamp(int(times[i]) / 1000, UTC) for i in (0, -1)))
@@ -173,7 +178,7 @@ class TransactionLog:
                 f"timestamp={asked} is after the latest version, {versions[-1]} of {last}: choose that "
                 "time or an earlier one, or leave the timestamp out."
             )
-        return versions[int(np.searchsorted(times, millis(moment), side="right")) - 1]
+        return versions[int(np.searchsorted(times[:stamped], millis(moment), side="right")) - 1]
 
     def has_in_commit_timestamp(self, version: int) -> bool:
         """Return whether time travel uses a version's in-commit timestamp, not the time of its file."""

@@ -175,11 +175,12 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
 
 
 def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
-    """Return when each version was committed, as for Delta's time travel: ms since 1970, increasing.
+    """Return when each version was committed, as for Delta's time travel: ms since 1970.
 
     From the version on that enabled them, according to the latest metadata, these are in-commit timestamps;
     before it, the times of the commits' files, changed so that they increase
-    (DeltaHistoryManager.getCommitsWithNonIctTimestamps).
+    (DeltaHistoryManager.getCommitsWithNonIctTimestamps). The files of a copied table may be newer than its
+    in-commit timestamps.
     """
     since = in_commit_since(metadata)
     times = np.empty(len(commits), dtype=np.int64)

@@ -185,3 +185,24 @@ def test_the_last_of_an_operation_has_its_in_commit_timestamp(tmp_path: Path) ->
     handmade.write_commit(tmp_path, 1, [{"commitInfo": {"operation": "OPTIMIZE"}}])
     with pytest.raises(CorruptLogError, match="has no in-commit timestamp"):
         log.last_operation("OPTIMIZE")
+
+
+def test_times_of_files_count_only_before_the_first_in_commit_timestamp(tmp_path: Path) -> None:
+    """As for Delta. Those of a copied table may be later."""
+    start = 1_650_000_000_000
+    properties = {"delta.enableInCommitTimestamps": "true", "delta.inCommitTimestampEnablementVersion": "2"}
+    stamps = [[{"commitInfo": {"inCommitTimestamp": start + 1_000 * version}}] for version in (2, 3, 4)]
+    stamps[0].append(handmade.metadata(configuration=properties))
+    log = TransactionLog(handmade.write_log(tmp_path, [], [handmade.add("a")], *stamps))
+
+    def found(millis: int) -> int:
+        return log.version_at(datetime.fromtimestamp((start + millis) / 1000, UTC))
+
+    assert [found(millis) for millis in (2_000, 2_999, 3_000, 4_000)] == [2, 2, 3, 4]
+    with pytest.raises(InvalidArgumentError, match="is before the earliest version that can be read, 2 of"):
+        found(1_999)
+    with pytest.raises(InvalidArgumentError, match="is after the latest version, 4 of"):
+        found(4_001)
+    for version in range(2):
+        os.utime(handmade.commit_path(tmp_path, version), (start / 1000, start / 1000 + version))
+    assert [found(millis) for millis in (0, 999, 1_000, 1_999, 2_000, 4_000)] == [0, 0, 1, 1, 2, 4]
