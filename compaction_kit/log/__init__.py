@@ -26,7 +26,6 @@ from compaction_kit.log.listing import (
     Segment,
     commits_by_version,
     complete_checkpoints,
-    extend_segment,
     find_segment,
     list_log,
     version_ranges,
@@ -217,7 +216,7 @@ class TransactionLog:
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
         """Return the state of a version (None: the latest), and `keep` it in memory for later calls.
 
-        If this process has read an earlier version, only the commits after it are read.
+        If this process has read an earlier version after the same checkpoint, only later commits are read.
 
         Examples:
             >>> snapshot = ck.open_table("data/flights").log.snapshot(7)
@@ -229,10 +228,12 @@ class TransactionLog:
         # Raises the same errors as a first reading, even if the version is in memory.
         segment, listed = find_segment(files, version), {file.name for file in files}
         for base in bases:
-            longer = extend_segment(base.segment, files, segment.version)
-            if longer is not None and all(source.names <= listed for source in base.sources):
-                is_read = longer == base.segment
-                snapshot = base if is_read else read_snapshot(self._store, longer, base)
+            known = base.segment
+            is_start = known.checkpoint == segment.checkpoint and (
+                known.commits == segment.commits[: len(known.commits)]
+            )
+            if is_start and all(source.names <= listed for source in base.sources):
+                snapshot = base if known == segment else read_snapshot(self._store, segment, base)
                 break
         else:
             snapshot = read_snapshot(self._store, segment)

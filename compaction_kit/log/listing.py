@@ -177,18 +177,6 @@ def whole_version(version: int) -> int:
     return int(version)
 
 
-def extend_segment(base: Segment, files: Sequence[LogFile], version: int) -> Segment | None:
-    """Extend a segment that was read before to a later version, given the current listing.
-
-    None if the version is older, a commit is missing in between, or the last files of the base were replaced.
-    """
-    commits, needed = commits_by_version(files), range(base.version + 1, version + 1)
-    last = base.commits[-1:] or base.checkpoint
-    if version < base.version or not set(last) <= set(files) or not all(v in commits for v in needed):
-        return None
-    return Segment(version, base.checkpoint, base.commits + tuple(commits[v] for v in needed))
-
-
 def commits_by_version(files: Sequence[LogFile]) -> dict[int, LogFile]:
     """Return the commits among files of a log."""
     return {file.version: file for file in files if file.kind is Kind.COMMIT and file.version is not None}

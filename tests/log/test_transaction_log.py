@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log import TransactionLog
-from tests import deltas_view, folders, handmade
+from tests import checkpoints, deltas_view, folders, handmade
 from tests.conftest import CopyOf, SetConf
 from tests.releases import since_delta
 
@@ -206,3 +206,19 @@ def test_times_of_files_count_only_before_the_first_in_commit_timestamp(tmp_path
     for version in range(2):
         os.utime(handmade.commit_path(tmp_path, version), (start / 1000, start / 1000 + version))
     assert [found(millis) for millis in (0, 999, 1_000, 1_999, 2_000, 4_000)] == [0, 0, 1, 1, 2, 4]
+
+
+def test_what_a_process_read_before_does_not_change_what_a_version_is_read_from(tmp_path: Path) -> None:
+    commits = [[handmade.add(f"f{version}")] for version in range(12)]
+    table = handmade.write_log(tmp_path, *commits[:6])
+    assert open_table(table).files().stats().num_commits == 6
+    # Another writer goes on, and writes a checkpoint.
+    for version in range(6, 12):
+        handmade.write_commit(table, version, commits[version])
+    first = [handmade.protocol(), handmade.metadata()]
+    state = checkpoints.replay([first, *commits[:11]])
+    (file,) = checkpoints.write_classic(table, 10, state)
+    snapshot, stats = TransactionLog(table).snapshot(), open_table(table).files().stats()
+    assert snapshot.segment == TransactionLog(table).segment()
+    sizes = [path.stat().st_size for path in (file, handmade.commit_path(table, 11))]
+    assert (len(snapshot.live), stats.num_commits, stats.log_bytes) == (12, 1, sum(sizes))
