@@ -62,7 +62,9 @@ def parse_spark_size(value: str, name: str) -> int:
     letter = match[2].lower().removesuffix("b") if match else "?"
     if match is None or letter not in ("", *"kmgtp"):
         raise InvalidArgumentError(f'{name}={show_value(value)} is not a size: set it to one such as "128m".')
-    return int(float(match[1]) * 1024 ** ("kmgtp".index(letter) + 1 if letter else 0))
+    number = float(match[1]) if "." in match[1] else int(match[1])
+    # Sizes are of 64 bits there.
+    return min(int(number * 1024 ** ("kmgtp".index(letter) + 1 if letter else 0)), _LARGEST)
 
 
 def format_size(size_bytes: float) -> str:

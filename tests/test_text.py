@@ -66,6 +66,7 @@ def test_sizes_are_written_in_binary_units() -> None:
 
 def test_settings_of_spark_are_binary_whatever_they_are_called() -> None:
     sizes = {"134217728": 2**27, "128m": 2**27, "128 MB": 2**27, "1g": 2**30, "2kb": 2_048, "0": 0, "7b": 7}
+    sizes |= {str(2**63 - 1): 2**63 - 1, "9007199254740993": 2**53 + 1, "9000p": 2**63 - 1, "1.5k": 1_536}
     assert {text: parse_spark_size(text, "delta.targetFileSize") for text in sizes} == sizes
 
 
