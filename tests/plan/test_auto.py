@@ -11,7 +11,7 @@ from compaction_kit import open_table
 from compaction_kit.compat import java_class
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.table import Table
-from tests import handmade
+from tests import checkpoints, handmade
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +57,18 @@ def test_one_of_twenty_rows_is_many_deleted_as_delta_computes_it(tmp_path: Path)
     large = [handmade.add(name, 64 << 20, records=20, vector=vector) for name in ("a", "b")]
     handmade.write_log(tmp_path, [handmade.metadata(), {"commitInfo": {"operation": "WRITE"}}, *large])
     assert open_table(tmp_path).auto_compaction().fired["num_files"].to_pylist() == [2]
+
+
+def test_a_replay_begins_after_the_last_lost_commit(tmp_path: Path) -> None:
+    commits = [[{"commitInfo": {"operation": "WRITE"}}, handmade.add(name)] for name in "abcde"]
+    handmade.write_log(tmp_path, *commits)
+    state = checkpoints.replay([[handmade.protocol(), handmade.metadata()], *commits[:3]])
+    checkpoints.write_classic(tmp_path, 2, state)
+    handmade.remove_commits(tmp_path, 1)
+    replayed = open_table(tmp_path).auto_compaction()
+    assert (replayed.since, replayed.num_commits) == (3, 2)
+    assert replayed.fired["version"].to_pylist() == [3, 4]
+    assert replayed.fired["num_files"].to_pylist() == [4, 2]
 
 
 @pytest.mark.slow
