@@ -1,6 +1,5 @@
 """When Delta's auto compaction fires and what it rewrites, by a replay of the log."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import pyarrow as pa
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.actions import count_records
 from compaction_kit.log.lines import Action
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.plan.clustering import clustering_columns
@@ -178,7 +178,7 @@ class _State:
                 changes[key] -= known[1]
         for key, add in adds:
             vector, stats = add.get("deletionVector"), add.get("stats")
-            records = json.loads(stats).get("numRecords") if vector and stats else None
+            records = count_records(pa.array([stats], pa.string()))[0].as_py() if vector else None
             file = self._file(add["size"], records, vector["cardinality"] if vector else None)
             self.partitions[key].files[add["path"]] = file
             changes[key] += file[1]

@@ -59,6 +59,16 @@ def test_one_of_twenty_rows_is_many_deleted_as_delta_computes_it(tmp_path: Path)
     assert open_table(tmp_path).auto_compaction().fired["num_files"].to_pylist() == [2]
 
 
+@pytest.mark.parametrize("stats", ["{bad", "[]", "", '{"numRecords":"20"}'])
+def test_of_damaged_stats_the_number_of_rows_is_unknown(tmp_path: Path, stats: str) -> None:
+    """Then Delta takes many of the rows for deleted."""
+    large = [handmade.add(name, 64 << 20, vector=handmade.vector("0rJua")) for name in ("a", "b")]
+    for action in large:
+        action["add"]["stats"] = stats
+    handmade.write_log(tmp_path, [{"commitInfo": {"operation": "WRITE"}}, *large])
+    assert open_table(tmp_path).auto_compaction().fired["num_files"].to_pylist() == [2]
+
+
 def test_a_replay_begins_after_the_last_lost_commit(tmp_path: Path) -> None:
     commits = [[{"commitInfo": {"operation": "WRITE"}}, handmade.add(name)] for name in "abcde"]
     handmade.write_log(tmp_path, *commits)
