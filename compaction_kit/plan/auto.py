@@ -46,10 +46,10 @@ class AutoCompaction(Record):
         num_commits: Commits in the replay.
         num_in_log: Auto compactions that the log has in these versions.
         fired: One row for each commit and each partition in which it fires. Columns: version (int64),
-            partition.<column> (string), and int64 num_counted (files there as Delta counts them),
-            num_small_files (files there that it would take), num_files, size_bytes and num_bins (what it
-            rewrites; 0 if each of these files would be alone in its bin), committed_as (the version of this
-            auto compaction in the log; null if there is none).
+            partition.<column> (string; null in versions without that partition column), and int64
+            num_counted (files there as Delta counts them), num_small_files (files there that it would take),
+            num_files, size_bytes and num_bins (what it rewrites; 0 if each of these files would be alone in
+            its bin), committed_as (the version of this auto compaction in the log; null if there is none).
     """
 
     enabled_by: str
@@ -110,6 +110,8 @@ def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
             fired = state.fire(added_to, done is not None)
             rows += [{"version": version, **row, "committed_as": done} for row in fired]
     names = [f"partition.{name}" for name in latest.metadata.partition_columns]
+    # Earlier versions may have been partitioned by other columns.
+    names += (name for row in rows for name in row if name.startswith("partition."))
     kinds = {"version": pa.int64(), **dict.fromkeys(names, pa.string()), **dict.fromkeys(_COUNTS, pa.int64())}
     table, num_commits = pa.Table.from_pylist(rows, pa.schema(kinds)), latest.version - start + 1
     rules = state.min_num_files, limits, state.counts_below

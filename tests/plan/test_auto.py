@@ -69,6 +69,20 @@ def test_of_damaged_stats_the_number_of_rows_is_unknown(tmp_path: Path, stats: s
     assert open_table(tmp_path).auto_compaction().fired["num_files"].to_pylist() == [2]
 
 
+def test_commits_before_a_replace_are_in_the_partitions_of_their_time(tmp_path: Path) -> None:
+    info = {"commitInfo": {"operation": "WRITE"}}
+    first, second = (handmade.metadata({"id": "long", name: "string"}, [name]) for name in "pq")
+    adds = [
+        handmade.add(path, partition=partition) for path, partition in (("a", {"p": "x"}), ("b", {"q": "y"}))
+    ]
+    handmade.write_log(tmp_path, [info, first, adds[0]], [info, second, handmade.remove("a"), adds[1]])
+    fired = open_table(tmp_path).auto_compaction().fired.select(["version", "partition.p", "partition.q"])
+    assert fired.to_pylist() == [
+        {"version": 0, "partition.p": "x", "partition.q": None},
+        {"version": 1, "partition.p": None, "partition.q": "y"},
+    ]
+
+
 def test_a_replay_begins_after_the_last_lost_commit(tmp_path: Path) -> None:
     commits = [[{"commitInfo": {"operation": "WRITE"}}, handmade.add(name)] for name in "abcde"]
     handmade.write_log(tmp_path, *commits)
