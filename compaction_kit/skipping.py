@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,8 @@ def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Arr
     known, values = np.zeros(len(stats), dtype=bool), []
     for row, text in enumerate(stats.to_pylist()):
         try:
-            found = json.loads(text) if text else {}
+            # A float hasn't all the digits of a decimal.
+            found = json.loads(text, parse_float=Decimal if parse is _decimal else float) if text else {}
             pair = parse(found["minValues"][physical_name]), parse(found["maxValues"][physical_name])
         except DAMAGE:
             continue
@@ -67,6 +69,13 @@ def _number(value: Any) -> float:
     return number
 
 
+def _decimal(value: Any) -> Decimal:
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError(value)
+    return number
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
@@ -81,7 +90,8 @@ def _microseconds(text: str) -> int:
 # How stats write the values of each Delta type that has bounds.
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), int),
-    **dict.fromkeys(("float", "double", "decimal"), _number),
+    **dict.fromkeys(("float", "double"), _number),
+    "decimal": _decimal,
     **dict.fromkeys(("string", "date"), _text),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), _microseconds),
 }
@@ -93,7 +103,7 @@ def place_values(bounds: Bounds, column_type: Any) -> tuple[np.ndarray, Callable
     The function that comes with them writes the value at a place.
     """
     values, steps = bounds.values, np.arange(len(bounds.values), dtype=float)
-    if not all(isinstance(value, int | float) and abs(value) < _LARGEST for value in values):
+    if not all(isinstance(value, int | float | Decimal) and -_LARGEST < value < _LARGEST for value in values):
         return steps, lambda place: str(values[round(place)])
     if str(column_type).startswith("timestamp"):
         return values.astype(float), lambda place: f"{_EPOCH + timedelta(microseconds=place):%Y-%m-%d %H:%M}"
