@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 _VERSION = r"(?P<version>[0-9]{20})"
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _PARTS = r"(?P<part>[0-9]{10})\.(?P<num_parts>[0-9]{10})"
 _PATTERNS = {
     Kind.COMMIT: re.compile(rf"{_VERSION}\.json"),
