@@ -118,7 +118,7 @@ def thresholds(
             f"max_deleted_rows_ratio={ratio!r} is not a share: give a number from 0 to 1."
         )
     batch = _size(conf, f"{_OPTIMIZE}.batchSize", None, batch_size, "batch_size")
-    most_records = int(conf("spark.sql.files.maxRecordsPerFile") or 0)
+    most_records = max(int(conf("spark.sql.files.maxRecordsPerFile") or 0), 0)
     return Thresholds(lower, upper, float(ratio), batch, most_records)
 
 

@@ -10,6 +10,7 @@ from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.plan.steps import bin_names
+from compaction_kit.plan.thresholds import thresholds
 from tests import handmade
 
 MIB = 1024 * 1024
@@ -192,6 +193,9 @@ def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: P
     files = files_of(tmp_path, handmade.add("a", 10, records=70), handmade.add("b", 20, records=80))
     plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, max_records_per_file=40))
     assert (plan.num_bins, plan.num_files_added, len(plan.sizes_after)) == (1, 4, 4)
+    # Spark takes 0 and less as no limit.
+    limits = thresholds({"spark.sql.files.maxRecordsPerFile": "-1"}.get)
+    assert CompactionPlan.of(Planner(files), limits).num_files_added == 1
 
 
 def test_batches_take_the_smallest_bins_first_and_equal_ones_are_said_to_be_open(tmp_path: Path) -> None:
