@@ -237,7 +237,7 @@ class Exactness:
 
     `members` isn't, if files of one size are at the edge of a bin. They are in the order of Delta's snapshot
     (see `state_order`), which depends on the setting spark.databricks.delta.snapshotPartitions at the time
-    when the session first read the table.
+    when the session first read the table. So are files that become several cubes, and then `sums` isn't.
     """
 
     sums: bool
@@ -265,9 +265,10 @@ def exactness(plan: BinPlan) -> Exactness:
     # Whether bins of one size are in different batches.
     order = np.lexsort((outcome.batch_ids, outcome.bytes_removed))
     sizes, batches = outcome.bytes_removed[order], outcome.batch_ids[order]
+    is_open = bool(plan.clustered_by) and packing.num_bins > 1
     return Exactness(
-        sums=True,
-        members=plan.order != SIZE or plan.sorts_rows or not has_ties,
+        sums=not is_open,
+        members=not is_open and (plan.order != SIZE or plan.sorts_rows or not has_ties),
         num_files_added=not plan.sorts_rows and bool(outcome.rows_known.all()),
         commits=not bool(((sizes[1:] == sizes[:-1]) & (batches[1:] != batches[:-1])).any()),
     )

@@ -7,8 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
+from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
+from compaction_kit.plan import Planner, SessionRules, Thresholds
+from compaction_kit.plan.thresholds import CubeSizes
 from tests import handmade
 from tests.conftest import SetConf
 from tests.execute.meanwhile import clustered_table
@@ -103,6 +106,20 @@ def test_files_of_other_columns_wait_for_full(tmp_path: Path) -> None:
         "new": 2,
         "other columns": 1,
     }
+
+
+def test_which_files_make_a_cube_is_open_if_there_are_several(tmp_path: Path) -> None:
+    """Files are in the order of the snapshot, which depends on a setting."""
+    files = open_table(clustered_log(tmp_path, {None: list(range(1, 31))})).files()
+    cubes = CubeSizes(100 << 20, 150 << 20)
+    plans = [
+        CompactionPlan.of(Planner(files, SessionRules(snapshot_partitions=number, cubes=cubes)), Thresholds())
+        for number in (50, 7)
+    ]
+    assert plans[0].bins["size_bytes"] != plans[1].bins["size_bytes"]
+    assert [(plan.exact.sums, plan.exact.members) for plan in plans] == [(False, False)] * 2
+    one = CompactionPlan.of(Planner(files), Thresholds()).exact
+    assert (one.sums, one.members) == (True, True)
 
 
 def test_appends_to_a_table_below_the_cube_s_size_rewrite_all_of_it_each_time(tmp_path: Path) -> None:
