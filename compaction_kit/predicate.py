@@ -18,7 +18,9 @@ from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal
 
 _LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
-_SUBQUERY = re.compile(r"\(\s*(?:select|with|values|table|from)\b", re.IGNORECASE)
+# A column may have such a name: then an operator follows.
+_OPERATOR = r"[=<>,)]|!=|(?:is|(?:not\s+)?(?:in|r?like|ilike|between))\b"
+_SUBQUERY = re.compile(rf"\(\s*(?:select|with|values|table|from)\b(?!\s*(?:{_OPERATOR}))", re.IGNORECASE)
 _ROW = "__compaction_kit_row"
 
 

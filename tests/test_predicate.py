@@ -93,6 +93,18 @@ def test_the_predicate_for_given_partitions_selects_them_and_no_other(
     assert paths(typed, predicate) == chosen
 
 
+def test_a_column_named_as_a_query_begins_is_no_subquery(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["table", "values", "with", "from", "select"]
+    adds = [handmade.add(f"f{i}", partition=dict.fromkeys(names, str(i))) for i in range(3)]
+    metadata = handmade.metadata({"id": "long"} | dict.fromkeys(names, "integer"), names)
+    table = handmade.write_log(tmp_path, [metadata, *adds])
+    for name in names:
+        assert paths(table, f"({name} = 0) OR ({name} >= 2)") == "02"
+        assert paths(table, f"({name} != 0) AND ({name} BETWEEN 0 AND 1)") == "1"
+    for where in ("true IN (SELECT NOT true)", "1 IN (VALUES (1))", "1 IN (TABLE x)"):
+        refused(partial(paths, table, where), InvalidArgumentError, "a subquery, which OPTIMIZE refuses")
+
+
 def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, tmp_path: Path) -> None:
     adds = [handmade.add("f", partition={"n": ""})]
     metadata = handmade.metadata({"id": "long", "n": "integer"}, ["n"])
