@@ -128,7 +128,8 @@ def _needed(plan: BinPlan, now: int, after: int) -> list[str]:
 def _besides(plan: BinPlan, after: int) -> list[str]:
     """Say what OPTIMIZE leaves, what else compacts the table, and why files stay small."""
     sentences = []
-    deleted = np.where(plan.is_removed, 0, count_rows(plan.source)[1])
+    # A purge keeps files without rows too.
+    deleted = np.where(plan.is_removed | (plan.planner.rows == 0), 0, count_rows(plan.source)[1])
     if deleted.any():
         rows, left = int(deleted.sum()), int((deleted > 0).sum())
         stay, these = "stays" if rows == 1 else "stay", "this file" if left == 1 else "these files"

@@ -97,13 +97,21 @@ def test_how_bad_it_is_and_what_else_matters_is_said(
     assert (verdict.kind, said in str(verdict)) == (kind, True), str(verdict)
 
 
+def test_files_without_rows_are_not_for_a_purge(tmp_path: Path) -> None:
+    whole = marked("whole", 2 * KIB, 100)
+    assert "plan_purge" not in str(verdict_of(files_of(tmp_path / "alone", whole)))
+    assert "57 deleted rows in 3 files" in str(verdict_of(files_of(tmp_path / "beside", whole, *MARKED)))
+
+
 def test_what_does_not_matter_is_not_said(tmp_path: Path) -> None:
     said = str(verdict_of(files_of(tmp_path, marked("small", 10, 2), *small(2), *small(1, 20))))
     assert not any(word in said for word in ("deleted", "With", "Auto"))
 
 
 def test_a_budget_that_no_bin_is_within_is_told(tmp_path: Path) -> None:
-    assert "33 B, more than the budget of 5 B" in str(verdict_of(files_of(tmp_path, *small(3)), budget=5))
+    assert "33 B, more than the budget of 5 B" in str(
+        verdict_of(files_of(tmp_path, *small(3)), budget=5)
+    )
 
 
 def test_a_plan_for_some_partitions_says_for_which_and_auto_compaction_is_named(tmp_path: Path) -> None:
