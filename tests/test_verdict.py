@@ -109,7 +109,7 @@ def test_what_does_not_matter_is_not_said(tmp_path: Path) -> None:
 
 
 def test_a_budget_that_no_bin_is_within_is_told(tmp_path: Path) -> None:
-    assert "33 B, more than the budget of 5 B" in str(
+    assert "the only bin has 33 B, more than the budget of 5 B" in str(
         verdict_of(files_of(tmp_path, *small(3)), budget=5)
     )
 

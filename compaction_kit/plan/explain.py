@@ -35,7 +35,7 @@ _CUBE_STATES = {
         "only OPTIMIZE … FULL rewrites files that another system has clustered",
         "clustered by another system",
     ),
-    SINGLE: ("no file is new, and all are in one cube", ""),
+    SINGLE: ("no file is new, and there is no other cube to merge", ""),
 }
 
 
@@ -183,18 +183,21 @@ def why_empty(plan: BinPlan) -> str:
         return f"no file matches{_suggestion(plan)}"
     if plan.clustered_by:
         one = {SINGLE: "all files are in one cube", COMPLETE: "all files are in complete cubes"}
-        state, *others = set(plan.cubes["state"].to_pylist())
-        unknown = "no file is new, and no two cubes are incomplete"
-        return unknown if others else one.get(state, unknown)
+        one |= {state: _CUBE_STATES[state][0] for state in (OTHER_COLUMNS, OTHER_PROVIDER)}
+        states = set(plan.cubes["state"].to_pylist())
+        apart = [one[state] for state in (OTHER_COLUMNS, OTHER_PROVIDER) if state in states]
+        mixed = "no file is new, and no two cubes are incomplete"
+        if apart:
+            mixed = f"no file is new, no two cubes are incomplete, and {' and '.join(apart)}"
+        return one.get(*states, mixed) if len(states) == 1 else mixed
     if plan.packed.num_bins:
         return "all rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing"
     if plan.unbounded.num_bins:
         positions, bin_ids = plan.unbounded.members
-        smallest = np.bincount(bin_ids, plan.source.sizes[positions]).min()
-        return (
-            f"the smallest of {format_count(plan.unbounded.num_bins, 'bin')} has {format_size(smallest)}, "
-            f"more than the budget of {format_size(plan.budget or 0)}"
-        )
+        smallest, number = np.bincount(bin_ids, plan.source.sizes[positions]).min(), plan.unbounded.num_bins
+        which = "only bin" if number == 1 else f"smallest of {number:,} bins"
+        most = format_size(plan.budget or 0)
+        return f"the {which} has {format_size(smallest)}, more than the budget of {most}"
     small, deleted = candidates(plan.source, plan.thresholds)
     partitions = plan.planner.groups[small | deleted]
     under = f"under {format_size(plan.thresholds.min_file_size)}"

@@ -12,6 +12,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.plan import Planner, SessionRules, Thresholds
 from compaction_kit.plan.thresholds import CubeSizes
+from compaction_kit.verdict import Verdict
 from tests import handmade
 from tests.conftest import SetConf
 from tests.execute.meanwhile import clustered_table
@@ -57,7 +58,7 @@ def test_new_rows_have_partial_cubes_rewritten(spark: SparkSession, tmp_path: Pa
     confs(f"{CUBE}.threshold", str(10**12))
     done = open_table(tmp_path, spark).plan_compaction()
     assert done.is_empty
-    assert "no file is new, and all are in one cube" in done.explain()
+    assert "no file is new, and there is no other cube to merge" in done.explain()
 
 
 def test_clustered_tables_have_their_own_options(spark: SparkSession, tmp_path: Path, shaped: Path) -> None:
@@ -106,6 +107,16 @@ def test_files_of_other_columns_wait_for_full(tmp_path: Path) -> None:
         "new": 2,
         "other columns": 1,
     }
+
+
+def test_a_table_whose_files_all_wait_for_full_says_so(tmp_path: Path) -> None:
+    full = "only OPTIMIZE … FULL rewrites files of other clustering columns"
+    plan = open_table(clustered_log(tmp_path / "all", {"a": [1], "b": [2]}, others="ab")).plan_compaction()
+    assert f"Nothing to do, because {full}." in str(Verdict.of(plan.source, plan))
+    plan = open_table(clustered_log(tmp_path / "some", {"a": [1], "b": [2]}, others="b")).plan_compaction()
+    verdict = str(Verdict.of(plan.source, plan))
+    assert f"no file is new, no two cubes are incomplete, and {full}." in verdict
+    assert "all are in one cube" not in plan.explain()
 
 
 def test_which_files_make_a_cube_is_open_if_there_are_several(tmp_path: Path) -> None:
