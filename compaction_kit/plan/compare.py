@@ -98,7 +98,8 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
             "write stats first."
         )
     bounds = source.bounds(name)
-    orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {order_by(name)}", order_by(name))]
+    by = "`ingestion`" if name == "ingestion" else order_by(name)
+    orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {by}", order_by(name))]
     plans = {layout: BinPlan.of(plan.planner, plan.thresholds, order=order) for layout, order in orders}
     plans |= {} if plan.budget is None else {"this plan": plan}
     nothing = np.array([], np.int64)

@@ -53,6 +53,18 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
     assert str(plan.plot_bins().get_label()) == f"4 files in {bin_}"
 
 
+def test_a_column_named_ingestion_has_a_layout_beside_that_by_ingestion(tmp_path: Path) -> None:
+    adds = []
+    for i in range(4):
+        adds.append(handmade.add(f"f{i}"))
+        adds[-1]["add"]["stats"] = json.dumps(
+            {"numRecords": 1, "minValues": {"ingestion": i}, "maxValues": {"ingestion": i}}
+        )
+    table = open_table(handmade.write_log(tmp_path, [handmade.metadata({"ingestion": "long"}), *adds]))
+    layouts = table.plan_compaction().compare().layouts["layout"].to_pylist()
+    assert layouts == ["now", "OPTIMIZE", "by ingestion", "by `ingestion`"]
+
+
 SPANS = st.tuples(st.integers(0, 50), st.integers(0, 20)).map(lambda drawn: (drawn[0], sum(drawn)))
 
 
