@@ -133,7 +133,7 @@ def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     """Read the rules from the session's settings and the release of Delta."""
     from compaction_kit.compat import groups_by_type
 
-    by_type = conf("spark.databricks.delta.normalizePartitionValuesOnRead") != "false"
+    by_type = (conf("spark.databricks.delta.normalizePartitionValuesOnRead") or "").lower() != "false"
     return SessionRules(
         conf("spark.sql.session.timeZone") or None,
         int(conf("spark.databricks.delta.snapshotPartitions") or DEFAULT_PARTITIONS),

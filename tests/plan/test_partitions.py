@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.plan.partitions import partition_groups, typed_value
+from compaction_kit.plan.thresholds import session_rules
 from compaction_kit.times import parse_time_zone
 
 
@@ -78,6 +79,11 @@ def test_values_are_one_partition_if_spark_casts_them_to_one_value(spark: SparkS
     numbers = zip(texts, days, strict=True)
     dates = {text: day for text, day in numbers if text in TEXTS["date"] and day is not None}
     assert {text: typed_value(text, "p", "date", None) for text in dates} == dates
+
+
+def test_a_setting_is_read_in_any_case() -> None:
+    name = "spark.databricks.delta.normalizePartitionValuesOnRead"
+    assert not session_rules({name: "False"}.get, None).by_type
 
 
 def test_empty_text_and_null_are_apart_and_the_name_of_a_folder_of_nulls_is_no_value() -> None:
