@@ -1,7 +1,9 @@
 """The command line, for a shell, cron and CI: `compaction-kit COMMAND PATH`."""
 
 import argparse
+import io
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -81,18 +83,26 @@ def survey(options: argparse.Namespace) -> int:
     """Rank the tables of a folder by what a compaction would gain."""
     found = ck.survey(options.path, max_file_size=options.max_file_size, progress=sys.stderr.isatty())
     _show(options, found, found.summary())
-    errors = found.rows["error"]
-    return FINE if errors.null_count == len(errors) else FOUND
+    # An empty table has no plan, which is its error.
+    failed = any(row["error"] and row["num_files"] != 0 for row in found.rows.to_pylist())
+    return FOUND if failed else FINE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; SystemExit for a command line that can't be parsed."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     try:
         return int(options.do(options))
+    except BrokenPipeError:
+        # Python flushes stdout again when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOT_DONE
     except CompactionKitError as error:
         print(error, file=sys.stderr)
         if isinstance(error, EmptyTableError):
+            print("{}" if options.json else "", end="")
             return FINE
         return FOUND if isinstance(error, VerificationError) else NOT_DONE
     except KeyboardInterrupt:
@@ -108,7 +118,7 @@ def _planned(options: argparse.Namespace) -> Any:
 
 
 def _show(options: argparse.Namespace, record: Any, text: str) -> None:
-    print(json.dumps(record.to_dict(), indent=2) if options.json else text)
+    print(json.dumps(record.to_dict(), indent=2) if options.json else text, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

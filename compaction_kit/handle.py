@@ -119,7 +119,8 @@ def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
             ) from None
         if not store.is_folder(LOG_FOLDER):
             raise NotADeltaTableError(
-                f"{name} is not a Delta table: it has no {LOG_FOLDER} folder; name the folder that holds one."
+                f"{name or 'The current folder'} is not a Delta table: it has no {LOG_FOLDER} folder; "
+                "name the folder that holds one."
             ) from None
         raise
     if not has_files:

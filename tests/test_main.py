@@ -1,5 +1,9 @@
 import io
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +42,14 @@ def test_a_plan_is_shown_and_nothing_is_changed(shaped: Path, capsys: pytest.Cap
 
 
 def test_an_empty_table_needs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = handmade.write_log(tmp_path, [handmade.add("a", 10)], [handmade.remove("a")])
+    table = handmade.write_log(tmp_path / "empty", [handmade.add("a", 10)], [handmade.remove("a")])
     for command, option in (("plan", "--check"), ("run", "--yes")):
         assert main([command, str(table), option]) == 0
         shown = capsys.readouterr()
         assert (shown.out, "nothing to compact" in shown.err) == ("", True)
+        assert printed(capsys, command, table, option) == {}
+    handmade.write_log(tmp_path / "good", [handmade.add("a")])
+    assert len(printed(capsys, "survey", tmp_path)["rows"]) == 2
 
 
 @pytest.mark.spark
@@ -116,6 +123,27 @@ def test_bad_input_is_a_sentence_and_2(
     assert main(arguments.format(tmp_path).split()) == 2
     shown = capsys.readouterr()
     assert (shown.out, words in shown.err, len(shown.err.splitlines())) == ("", True, 1)
+
+
+def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(tmp_path: Path) -> None:
+    handmade.write_log(tmp_path / "a", *[[handmade.add(name)] for name in "ab"])
+    command = f"{shlex.quote(sys.executable)} -m compaction_kit"
+    cases = {"plan a | true; exit ${PIPESTATUS[0]}": 2, "PYTHONIOENCODING=latin-1 survey .": 0}
+    for case, code in cases.items():
+        words = case.replace("plan", f"{command} plan").replace("survey", f"{command} survey")
+        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run(
+            ["bash", "-c", words], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
+def test_a_path_that_is_empty_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", ""]) == 2
+    assert "The current folder is not a Delta table" in capsys.readouterr().err
 
 
 def test_the_command_and_the_module_are_one() -> None:
