@@ -114,7 +114,7 @@ def _refuse_links(needs: FilesByVersion) -> None:
     named = pa.chunked_array([*needs.files["path"].chunks, *needs.tombstones["path"].chunks], pa.string())
     store = needs.snapshot.store
     for path in pc.unique(named.filter(pc.starts_with(named, "/"))).to_pylist():
-        if is_within(store.real(path), store.root):
+        if store.is_local and is_within(store.real(path), store.root):
             raise UnsupportedTableError(
                 f"The log names the file {path}, which leads through a symbolic link into the table's own "
                 f"folder {store.root} and is not followed: rewrite the file, as by OPTIMIZE, and vacuum once "

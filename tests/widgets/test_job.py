@@ -127,7 +127,13 @@ def test_a_late_answer_is_not_taken_for_the_same_question_about_something_else()
     lookup, begun, go = Lookup(), threading.Event(), threading.Event()
     answers = list[object]()
     lookup.observe(lambda change: answers.append(change.new.value), "answer")
-    lookup.ask(lambda job: (begun.set(), go.wait(SECONDS), "of the table before"), 0, 1)
+
+    def late(_: Job) -> str:
+        begun.set()
+        go.wait(SECONDS)
+        return "of the table before"
+
+    lookup.ask(late, 0, 1)
     assert begun.wait(SECONDS)
     lookup.forget()
     lookup.ask(lambda job: "of this table", 0, 1)
