@@ -189,7 +189,7 @@ def why_empty(plan: BinPlan) -> str:
         mixed = "no file is new, and no two cubes are incomplete"
         if apart:
             mixed = f"no file is new, no two cubes are incomplete, and {' and '.join(apart)}"
-        return one.get(*states, mixed) if len(states) == 1 else mixed
+        return mixed if len(states) > 1 else one.get(states.pop(), mixed)
     if plan.packed.num_bins:
         return "all rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing"
     if plan.unbounded.num_bins:
