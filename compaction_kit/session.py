@@ -119,11 +119,11 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     with contextlib.ExitStack() as stack:
-        if not known.exists():
+        if not _kept_jars(known):
             # Two processes would download to the same files of Ivy's folder.
             known.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context((known.parent / "lock").open("w")), fcntl.LOCK_EX)
-        jars = [known.read_text()] if known.exists() else []
+        jars = _kept_jars(known)
         if jars or own_jars:
             builder.config(_JARS, ",".join([*jars, *own_jars]))
         if not jars:
@@ -136,6 +136,13 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
             partial.write_text(",".join(path for path in paths if path.startswith(f"{known.parent}/")))
             partial.replace(known)
     return spark
+
+
+def _kept_jars(known: Path) -> list[str]:
+    """Return the JARs of a list, beside it as a cache may be a copy of another user's; [] if one is gone."""
+    names = known.read_text().split(",") if known.exists() else []
+    jars = [known.parent / "jars" / Path(name).name for name in names]
+    return [*map(str, jars)] if all(jar.is_file() for jar in jars) else []
 
 
 def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = False) -> SparkSession:

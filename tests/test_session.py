@@ -14,7 +14,7 @@ from compaction_kit import get_spark
 from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.session import quiet_errors
+from compaction_kit.session import cache_folder, quiet_errors
 from tests.processes import run_python, start_python
 
 pytestmark = pytest.mark.spark
@@ -126,6 +126,18 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
     assert scratch_folders(tmp_path) == {kept}
     assert (tmp_path / "spark-of-another-program").exists()
     kill(process, java)
+
+
+@pytest.mark.nightly
+def test_a_cache_that_was_copied_to_another_user_starts_delta(spark: SparkSession, tmp_path: Path) -> None:
+    kept, copy = cache_folder() / "jars", tmp_path / "compaction-kit/jars"
+    copy.mkdir(parents=True)
+    (copy / "jars").symlink_to(kept / "jars")
+    for known in kept.glob("*.txt"):
+        (copy / known.name).write_text(known.read_text().replace(str(kept), "/home/first/jars"))
+    read = "from compaction_kit import get_spark as g; print(g().range(3).write.format('delta').save('t'))"
+    done = run_python("-c", f"import os; os.chdir('{tmp_path}'); {read}", XDG_CACHE_HOME=str(tmp_path))
+    assert (done.stdout, (copy / "lock").exists()) == ("None\n", False)
 
 
 def scratch_folders(folder: Path) -> set[str]:
