@@ -19,7 +19,7 @@ from compaction_kit.sql import identifier, literal
 
 _LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
 # A column may have such a name: then an operator follows.
-_OPERATOR = r"[=<>,)]|!=|(?:is|(?:not\s+)?(?:in|r?like|ilike|between))\b"
+_OPERATOR = r"[=<>,)]|!=|(?:is|in|r?like|ilike|between)\b"
 _SUBQUERY = re.compile(rf"\(\s*(?:select|with|values|table|from)\b(?!\s*(?:{_OPERATOR}))", re.IGNORECASE)
 _ROW = "__compaction_kit_row"
 

@@ -101,7 +101,8 @@ def test_a_column_named_as_a_query_begins_is_no_subquery(spark: SparkSession, tm
     for name in names:
         assert paths(table, f"({name} = 0) OR ({name} >= 2)") == "02"
         assert paths(table, f"({name} != 0) AND ({name} BETWEEN 0 AND 1)") == "1"
-    for where in ("true IN (SELECT NOT true)", "1 IN (VALUES (1))", "1 IN (TABLE x)"):
+    # Spark reads the last one as a query too.
+    for where in ("true IN (SELECT NOT true)", "1 IN (VALUES (1))", "1 IN (TABLE x)", "(values NOT IN (1))"):
         refused(partial(paths, table, where), InvalidArgumentError, "a subquery, which OPTIMIZE refuses")
 
 
