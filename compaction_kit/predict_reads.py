@@ -135,7 +135,9 @@ def predict_reads(
     parsed, plans, unpredicted = parse_query(spark, query), _plans(plan, query), ""
     step(0.0, "Planning the query as it is now")
     with quiet_errors(), session_confs(spark, ANY_VERSION):
-        files = _opened(parsed, frame_at(spark, handle.uri, version, "version"), version, handle.uri)
+        # Not the URI, in which a % would be decoded.
+        root = handle.store.root
+        files = _opened(parsed, frame_at(spark, root, version, "version"), version, root)
         layouts = _layouts(plan, plans)
         now = next(layouts)
         rows = [_row(*now, files)]

@@ -95,14 +95,16 @@ def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_
 
 @pytest.mark.nightly
 def test_mapped_columns_and_encoded_names_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+    # Beside it is the table whose name that would be, decoded.
+    place = shaped_table(tmp_path / "a b", partitions=0, files=1).replace("a b", "a%20b")
     spark.sql(
-        f"CREATE TABLE delta.`{tmp_path / 't'}` (k STRING, id INT) USING delta PARTITIONED BY (k) "
+        f"CREATE TABLE delta.`{place}` (k STRING, id INT) USING delta PARTITIONED BY (k) "
         "TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true')"
     )
     for start in (1, 2):
-        spark.sql(f"INSERT INTO delta.`{tmp_path / 't'}` VALUES ('a:b %', {start}), ('é', {start + 10})")
-    spark.sql(f"ALTER TABLE delta.`{tmp_path / 't'}` RENAME COLUMN id TO number")
-    table = open_table(tmp_path / "t", spark)
+        spark.sql(f"INSERT INTO delta.`{place}` VALUES ('a:b %', {start}), ('é', {start + 10})")
+    spark.sql(f"ALTER TABLE delta.`{place}` RENAME COLUMN id TO number")
+    table = open_table(place, spark)
     found = layouts_of(table.plan_compaction().predict_reads("number = 2"))
     assert found == [("now", 4, 1), ("by OPTIMIZE", 2, 1), ("by ingestion", 2, 1), ("by number", 2, 1)]
     everything = table.plan_compaction().predict_reads("number > 0").layouts.to_pylist()[0]

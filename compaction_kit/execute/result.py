@@ -214,4 +214,4 @@ def _measure_reads(run: Run, before: int, after: int, query: "Query", repeats: i
     # The files of both versions exist, however old the version before is.
     with session_confs(run.spark, ANY_VERSION):
         named = with_table(query, run.store, run.handle.name)
-        return measure_reads(run.spark, run.table, before, after, named, repeats)
+        return measure_reads(run.spark, run.store.root, before, after, named, repeats)

@@ -165,7 +165,7 @@ def first_rows(
     """
     try:
         with quiet_errors():
-            rows = frame_at(handle.spark, handle.uri, version, "version").limit(limit)
+            rows = frame_at(handle.spark, handle.store.root, version, "version").limit(limit)
             found = run_cancellable(handle.spark, rows.collect, progress or (lambda: None))
     except SPARK_ERRORS as error:
         is_gone = any(sign in str(error) for sign in MISSING_FILE)
