@@ -62,7 +62,7 @@ class LogFiles:
         rule = f"No compaction has {after} after it yet, so no file may go."
         if kept := self.policy.first_kept(self.batch, self.policy.default_interval):
             delay = self.policy.cleanup_delay // _MINUTE
-            once = f" once they are {delay} minutes old" if delay else ""
+            once = f" once they are {format_count(delay, 'minute')} old" if delay else ""
             last = f"{kept}.compact is the last compaction with {after} after it"
             rule = f"{last}, so files before it may go{once}."
         written = pc.sum(pc.subtract(self.files["batch"], self.files["first"])).as_py() + len(self.files)
