@@ -96,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.do(options))
     except BrokenPipeError:
-        # Python flushes stdout again when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Python flushes stdout again when it exits: into a pipe that nobody reads.
+        os.dup2(os.pipe()[1], sys.stdout.fileno())
         return NOT_DONE
     except CompactionKitError as error:
         print(error, file=sys.stderr)
