@@ -163,16 +163,13 @@ class FilesByVersion:
         np.subtract.at(steps, ends - self.first, weights)
         return np.cumsum(steps, dtype=weights.dtype)[:-1]
 
-    def statuses(
-        self, deleted: pa.Array | None = None, superseded: bool = False, at: datetime | None = None
-    ) -> np.ndarray:
+    def statuses(self, deleted: pa.Array | None = None, superseded: bool = False) -> np.ndarray:
         """Return whether each version can be read, as in `Table.versions`, once paths are deleted too.
 
-        Delta's guard goes by the clock at a time, now for None. It never refuses the latest version
-        (SnapshotManagement) unless it is `superseded`.
+        Delta's guard never refuses the latest version (SnapshotManagement) unless it is `superseded`.
         """
         missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
-        is_old = self.times < cutoff(at or datetime.now(UTC), self.retention)
+        is_old = self.times < cutoff(datetime.now(UTC), self.retention)
         is_latest = (self.versions == self.latest) & (not superseded)
         # Versions share the schema's object until a commit sets another.
         distinct = {id(schema): schema for schema in self.schemas if isinstance(schema, Mapping)}

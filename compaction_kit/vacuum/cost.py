@@ -1,7 +1,6 @@
 """The cost of a vacuum: versions that can no longer be read, and where their content survives."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -17,16 +16,13 @@ _LOGGED = ("wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs")
 _MOST_NAMED = 5
 
 
-def cost_of(
-    needs: FilesByVersion, deleted: pa.Array, keep: Sequence[int], is_empty: bool, at: datetime
-) -> dict[str, Any]:
-    """Return the cost of deleting paths at a time as fields of `VacuumPlan`; `is_empty`: nor any folder."""
+def cost_of(needs: FilesByVersion, deleted: pa.Array, keep: Sequence[int], is_empty: bool) -> dict[str, Any]:
+    """Return the cost of deleting paths as fields of `VacuumPlan`; with `is_empty` no folder goes either."""
     # After VACUUM's own commits the latest version is an older one, which Delta's guard may refuse.
     logs = needs.handle.conf(_LOGGING) or str(needs.handle.uri.partition(":")[0] in _LOGGED)
     commits = not is_empty and logs.lower() != "false"
-    before = needs.statuses()
-    after = needs.statuses(deleted=deleted, superseded=commits, at=max(at, datetime.now(UTC)))
-    lost = [] if is_empty else needs.versions[(before == YES) & (after != YES)].tolist()
+    before, after = needs.statuses(), needs.statuses(deleted=deleted, superseded=commits)
+    lost = needs.versions[(before == YES) & (after != YES)].tolist()
     survives_as, survives_by = dict[int, int](), dict[int, str]()
     if lost:
         content = read_content(needs)

@@ -50,8 +50,8 @@ class VacuumPlan(WithFiles, Plan):
             such a file); not of hidden files, such as the log.
         storage: The bytes of files that aren't hidden, before and after, by kind: "live", "tombstoned",
             "orphaned".
-        versions: The versions in the log: version, timestamp, readable (now) and readable_after (at the time
-            of the vacuum), with the values of `Table.versions()`.
+        versions: The versions in the log: version, timestamp, readable and readable_after, with the values
+            of `Table.versions()`.
         versions_lost: The versions that can be read now but not afterwards, the latest too if it is older
             than the retention: VACUUM commits two versions after it (not on S3, by default), and then
             Delta's guard refuses it.
@@ -223,7 +223,7 @@ def plan_vacuum(
         table_retention=needs.retention,
         keep_versions=keep,
         **decided,
-        **cost_of(needs, paths, keep, is_empty=not len(paths) and not folders, at=moment),
+        **cost_of(needs, paths, keep, is_empty=not len(paths) and not folders),
     )
 
 

@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.retention import GUARD
 from tests import handmade
 from tests.ageing import age
 from tests.chance import examples
-from tests.conftest import CopyOf, SetConf
+from tests.conftest import CopyOf
 from tests.handmade import add, metadata, remove, unchanged, write_log
 from tests.refusals import refused
 
@@ -45,9 +44,8 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.spark
 def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
-    spark: SparkSession, copy_of: CopyOf, claims: Path, confs: SetConf
+    spark: SparkSession, copy_of: CopyOf, claims: Path
 ) -> None:
-    confs(GUARD, "false")
     table = open_table(copy_of(claims), spark)
     assert table.versions()["same_content_by"].to_pylist() == [None] * 5
     versions = table.versions(verify=True)

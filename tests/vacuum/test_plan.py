@@ -213,22 +213,6 @@ def test_vacuum_commits_nothing_on_s3_so_that_the_latest_version_stays_the_lates
     assert table.plan_vacuum().versions_lost == [0]
 
 
-@since_delta("4.1")
-def test_the_guard_goes_by_the_clock_of_the_vacuum(aged: Aged) -> None:
-    table = open_table(aged((3, [add("a"), add("live")]), (2, [removed("a", 2), add("b")])))
-    later = partial(table.plan_vacuum, at=datetime.now(UTC) + timedelta(days=30), keep_versions=[0])
-    plan = later()
-    assert (plan.is_empty, plan.versions_lost) == (True, [])
-    assert plan.versions["readable_after"].to_pylist() == ["blocked", "yes"]
-    assert plan.warning.startswith("Version 0 is kept, but older than the retention")
-    # VACUUM commits two versions after the latest.
-    drop_file(table.path, "orphan")
-    plan = later()
-    assert (plan.versions_lost, plan.content_survives_as) == ([0, 1], {1: 3})
-    assert plan.versions["readable"].to_pylist() == ["yes", "yes"]
-    assert plan.versions["readable_after"].to_pylist() == ["blocked", "blocked"]
-
-
 def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
     table = open_table(three_versions(aged))
     hours = {"168 hours": 168, "1 week": 168, "INTERVAL 2 weeks": 336, "interval 6 days 25 hours": 169}
