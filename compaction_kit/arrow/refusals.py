@@ -158,10 +158,12 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
 
 
 def legacy_setting(spark: SparkSession) -> str | None:
-    """Return the setting that makes dates without a word in the footer those of the old calendar, if any."""
+    """Return the setting by which Spark reads some dates or times as others than the files have, if any."""
     for name in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
         if (spark.conf.get(f"spark.sql.parquet.{name}", None) or "").upper() == "LEGACY":
             return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"
+    if (spark.conf.get("spark.sql.parquet.int96TimestampConversion", None) or "").lower() == "true":
+        return "spark.sql.parquet.int96TimestampConversion is true, so that Spark shifts some timestamps"
     return None
 
 
@@ -209,6 +211,11 @@ def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
 
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
     known = (field.get("metadata") or {}) if metadata.is_mapped else {}
+    if "EXISTS_DEFAULT" in (field.get("metadata") or {}):
+        # pyarrow and DuckDB read null there.
+        raise UnsupportedTableError(
+            f"Column {field['name']} has a default that Spark reads from files without the column."
+        )
     number = known.get("delta.columnMapping.id")
     ids = {"PARQUET:field_id": str(number)} if number is not None else None
     kind = _type(field["type"], field["name"], metadata)

@@ -178,6 +178,14 @@ def test_some_tables_and_plans_are_refused(
     assert told in str(refuse_table(None, plan))
 
 
+def test_a_default_that_only_spark_reads_from_files_without_the_column_is_refused(tmp_path: Path) -> None:
+    made = handmade.metadata({"id": "long"})
+    schema = made["metaData"]["schemaString"]
+    made["metaData"]["schemaString"] = schema.replace('"metadata": {}', '"metadata": {"EXISTS_DEFAULT": "5"}')
+    table = handmade.write_log(tmp_path, [made, *(handmade.add(f"{name}.parquet") for name in "ab")])
+    assert "id has a default" in str(refuse_table(None, open_table(table).plan_compaction()))
+
+
 @pytest.mark.parametrize(
     ("columns", "properties", "told"),
     [
