@@ -242,7 +242,8 @@ class FileReader:
 def _leaves_of(schema: pq.ParquetSchema, columns: Collection[str]) -> list[_Leaf]:
     found = []
     for number, leaf in enumerate(map(schema.column, range(len(schema)))):
-        if leaf.path.split(".", 1)[0] in columns:
+        # A column's own name may have a dot.
+        if leaf.path in columns or leaf.path.split(".", 1)[0] in columns:
             is_text, is_decimal = leaf.physical_type == _TEXT, leaf.logical_type.type == "DECIMAL"
             width = _DECIMAL_BYTES if is_decimal else _WIDTHS.get(leaf.physical_type, leaf.length)
             width = _OFFSET_BYTES if is_text else width
