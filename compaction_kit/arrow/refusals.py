@@ -210,13 +210,13 @@ def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
 
 
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
-    known = (field.get("metadata") or {}) if metadata.is_mapped else {}
-    if "EXISTS_DEFAULT" in (field.get("metadata") or {}):
+    known = field.get("metadata") or {}
+    if "EXISTS_DEFAULT" in known:
         # pyarrow and DuckDB read null there.
         raise UnsupportedTableError(
             f"Column {field['name']} has a default that Spark reads from files without the column."
         )
-    number = known.get("delta.columnMapping.id")
+    number = known.get("delta.columnMapping.id") if metadata.is_mapped else None
     ids = {"PARQUET:field_id": str(number)} if number is not None else None
     kind = _type(field["type"], field["name"], metadata)
     return pa.field(metadata.physical_name(field), kind, nullable=True, metadata=ids)

@@ -111,10 +111,12 @@ def decide(needs: FilesByVersion, keep: Sequence[int], since: int) -> dict[str, 
 
 def _refuse_links(needs: FilesByVersion) -> None:
     """Refuse paths that lead through a link into the table's folder, where the file would be an orphan."""
-    named = pa.chunked_array([*needs.files["path"].chunks, *needs.tombstones["path"].chunks], pa.string())
     store = needs.snapshot.store
+    if not store.is_local:
+        return
+    named = pa.chunked_array([*needs.files["path"].chunks, *needs.tombstones["path"].chunks], pa.string())
     for path in pc.unique(named.filter(pc.starts_with(named, "/"))).to_pylist():
-        if store.is_local and is_within(store.real(path), store.root):
+        if is_within(store.real(path), store.root):
             raise UnsupportedTableError(
                 f"The log names the file {path}, which leads through a symbolic link into the table's own "
                 f"folder {store.root} and is not followed: rewrite the file, as by OPTIMIZE, and vacuum once "
