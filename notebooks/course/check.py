@@ -1,6 +1,6 @@
 """Check the answers to a lesson's exercises: right or not, and nothing of the solution."""
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import isclose
 from numbers import Real
@@ -108,15 +108,17 @@ def _difference(answer: Any, truth: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Values of NumPy and pandas as those of Python."""
-    return value.tolist() if hasattr(value, "tolist") else value
+    """Values of NumPy, pandas and Arrow as those of Python."""
+    names = ("tolist", "to_pylist", "as_py")
+    return next((getattr(value, name)() for name in names if hasattr(value, name)), value)
 
 
 def _is_alike(answer: Any, truth: Any) -> bool:
-    """Whether both are numbers, both texts, or both collections."""
+    """Whether both are numbers, both texts, or both collections, in order if the right one is."""
     if isinstance(truth, (Real, str)):
         return isinstance(answer, Real if isinstance(truth, Real) else str)
-    return isinstance(answer, Collection) and not isinstance(answer, str)
+    refused = str if isinstance(truth, set) else (str, Set, Mapping)
+    return isinstance(answer, Collection) and not isinstance(answer, refused)
 
 
 def _is_same(answer: Any, truth: Any) -> bool:

@@ -96,7 +96,7 @@ def test_each_exercise_of_the_course_is_open_without_an_answer() -> None:
 @pytest.mark.parametrize(
     ("answer", "verdict"),
     [
-        *((4, "Right."), (np.int64(4), "Right.")),
+        *((4, "Right."), (np.int64(4), "Right."), (pa.scalar(4), "Right.")),
         (5, "Not right yet: expected is the number of a batch."),
         ("4", "Not right yet: this is of type str, and expected is the number of a batch."),
         ([4], "Not right yet: this is of type list, and expected is the number of a batch."),
@@ -118,8 +118,11 @@ def test_what_cant_be_checked_is_a_sentence_and_an_unknown_exercise_is_refused()
 
 def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path) -> None:
     table = open_table(shaped_table(tmp_path / "table", partitions=0, files=60, rows=2_000, commits=1))
-    paths = table.files().to_arrow()["path"].to_pylist()
-    wrong = {(): "and 60 are missing", (*paths[2:], "b"): "1 of these don't belong there, and 2 are"}
+    paths = table.files().to_arrow()["path"]
+    wrong = {
+        (): "and 60 are missing",
+        (*paths.to_pylist()[2:], "b"): "1 of these don't belong there, and 2 are",
+    }
     judged("02.3", paths, wrong, table.files())
     assert said("02.3", [paths], table.files())
     plan = table.plan_compaction(max_file_size=256 * KIB)
@@ -129,6 +132,8 @@ def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path
     judged("03.3", right * 1.01, sizes, plan)
     for answer in (right * 1.2, right[:2], [*map(str, right)]):
         assert said("03.3", answer, plan)
+    for unordered in ({*right}, dict.fromkeys(right)):
+        assert f"this is of type {type(unordered).__name__}" in said("03.3", unordered, plan)
     assert "60 files and a max_file_size of" in said("03.3", right, table.plan_compaction())
 
 
