@@ -201,7 +201,7 @@ def wait(condition: Callable[[], bool]) -> None:
 def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
     ran = []
 
-    def measure(max_threads: int, repartition: bool) -> pa.Table:
+    def optimize(max_threads: int, repartition: bool) -> pa.Table:
         if max_threads == 2:
             raise InvalidArgumentError("No copy can be made: free some space.")
         ran.append((max_threads, repartition))
@@ -209,7 +209,7 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
         columns = zip(*rows, ("commit", None, None, 6.0, 0.2), strict=True)
         return pa.table(dict(zip(("step", "label", "bin_id", "start", "seconds"), columns, strict=True)))
 
-    lab = labs.slots(measure, {(15, False): measure(15, False)})
+    lab = labs.slots(optimize, {(15, False): optimize(15, False)})
     assert "max_threads=15, repartition=False: 3 bins in" in told(lab)
     lab.move(max_threads=1)
     wait(lambda: "Measured" in told(lab))
@@ -223,7 +223,7 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
     assert lab.sentence.value == ""
     lab.move(max_threads=15)
     assert lab.failure.value == ""
-    assert "measure(15, False)" in lab.as_code()
+    assert "optimize(15, False)" in lab.as_code()
 
 
 @pytest.mark.spark
