@@ -25,13 +25,15 @@ def feed(interval: int = _DAY, partitions: int = 3, seconds_to_open: float = 0.0
 
     def find(interval: int, partitions: int, seconds_to_open: float, at_once: int) -> Finding:
         code = f"""\
+from math import ceil
+
 from course import figures
 
 interval, partitions, seconds_to_open, at_once = {interval}, {partitions}, {seconds_to_open!r}, {at_once}
 hours = {{"1 hour": 1, "1 day": 24, "1 week": 7 * 24, "30 days": 30 * 24, "1 year": 365 * 24}}
 files = {{f"after {{name}}": age * 3_600 // interval * partitions for name, age in hours.items()}}
 files["compacted"] = partitions
-figures.waiting({{name: (num, num * seconds_to_open / at_once) for name, num in files.items()}})"""
+figures.waiting({{name: (num, ceil(num / at_once) * seconds_to_open) for name, num in files.items()}})"""
         commits = _DAY // interval
         sentence = (
             f"{format_count(commits, 'commit')} a day, each into {format_count(partitions, 'partition')}: "
@@ -104,7 +106,9 @@ at = datetime.now(UTC) + timedelta(days={days})
 vacuum = table.plan_vacuum(retention="{retention} days", {kept}at=at)
 print(vacuum.explain())
 vacuum.plot()"""
-        return Finding(plan.explain().partition("\n")[0], plan.plot(), code)
+        first, *others = plan.explain().split("\n")
+        ignored = [line for line in others if "RETAIN" in line]
+        return Finding("\n".join([first, *ignored]), plan.plot(), code)
 
     in_days = partial(format_count, noun="day")
     versions = table.versions()["version"].to_pylist()
