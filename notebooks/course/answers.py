@@ -331,7 +331,7 @@ def _(rows: Any, paths: Iterable[Path]) -> Answer:
     return right, [([right[1]] * 2, by_folder), ([right[0]] * 2, by_log), _turned(right)]
 
 
-@_exercise("09.1", "two numbers of rows, in live files not listed and in listed ones not live, such as (8, 9)")
+@_exercise("09.1", "two numbers of rows, in files not listed and in files not live, such as (8, 9)")
 def _(table: Any) -> Answer:
     counts = {"live, not listed": 0, "listed, not live": 0}
     for file in check_manifest(table).files.to_pylist():
