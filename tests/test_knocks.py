@@ -1,7 +1,6 @@
 """The judge of `make knocks` finds what is wrong, and its counts go where they belong."""
 
 import random
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import RunFailedError
 from tests import handmade
-from tests.knocks import __main__ as knocks
 from tests.knocks import faults, races
 from tests.knocks.oracle import Before, Case, Outcome, Wrong, judge_error, rows_of
 
@@ -74,16 +72,3 @@ def test_an_error_that_is_no_sentence_or_hides_files_is_wrong(changed: Path) -> 
     for error in (ValueError("It failed."), RunFailedError("It\nfailed.")):
         with pytest.raises(Wrong, match="no sentence"):
             judge_error(error, before)
-
-
-def test_counts_take_the_place_of_those_of_the_same_kind(tmp_path: Path) -> None:
-    report = tmp_path / "report.md"
-    report.write_text(f"a\n{knocks.BEGIN}\n{knocks.END}\nb\n")
-    for kind, count in (("races", 3), ("kills", 2), ("races", 5)):
-        knocks.write([knocks.row(kind, Counter({Outcome.FAILED: count}), 9.6, 7)], report)
-    lines = report.read_text().splitlines()
-    assert [line.split(" | ")[:2] for line in lines if "| 7 |" in line] == [
-        ["| kills", "2"],
-        ["| races", "5"],
-    ]
-    assert (lines[0], lines[-1]) == ("a", "b")
