@@ -584,19 +584,6 @@ class AnalystsPath(FirstLook):
         assert ck.open_table(root / "data" / "shaped").files().num_files == 24
         theme(page, "JupyterLab Light")
 
-    def test_what_others_did_first_gets_a_sentence(self, page: Page, root: Path) -> None:
-        open_table(page, "../data/shaped")
-        part(page, "Run")
-        expect(page.locator(".ck-run-plan")).to_contain_text("fill 4 bins")
-        expect(page.locator(".ck-outcome").first).to_be_hidden()
-        deltalake.DeltaTable(str(root / "data" / "shaped")).delete("part = 'p0000'")
-        page.locator("button.ck-run").click()
-        expect(page.locator(".ck-progress .ck-error")).to_contain_text("make a new plan")
-        expect(page.locator(".ck-run-plan")).to_contain_text("fill 3 bins")
-        shutil.rmtree(root / "data" / "shaped")
-        page.locator("button.ck-run").click()
-        expect(page.locator(".ck-progress .ck-error")).to_contain_text("does not exist")
-
     def test_a_newcomer_makes_the_flights_of_a_year_by_one_click(self, page: Page, root: Path) -> None:
         type_into(page, ".ck-root", "../empty")
         expect(page.locator(".ck-empty")).to_contain_text("There is no Delta table under ../empty yet")
