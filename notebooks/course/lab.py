@@ -136,20 +136,11 @@ class Lab(parts.Part):
         """The values of the controls, by name."""
         return {name: control.chosen for name, control in self.controls.items()}
 
-    @property
-    def figure(self) -> Figure | None:
-        """The figure that is shown."""
-        return self.finding.figure if self.finding else None
-
     def move(self, **values: Any) -> None:
         """Set controls by name; InvalidArgumentError if there is no such control or value."""
         for name, value in values.items():
             _check("A control", name, list(self.controls))
             self.controls[name].chosen = value
-
-    def as_code(self) -> str:
-        """The Python lines that give the figure."""
-        return self.finding.code if self.finding else ""
 
     def _render(self) -> None:
         try:

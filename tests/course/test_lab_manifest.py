@@ -75,7 +75,7 @@ def test_what_moves_changes_who_is_read(tmp_path: Path) -> None:
     def told() -> str:
         assert lab.finding is not None, lab.failure.value
         figure = lab.finding.figure
-        assert str(run(lab.as_code(), {"plan": plan}).get_label()) == figure.get_label()
+        assert str(run(lab.finding.code, {"plan": plan}).get_label()) == figure.get_label()
         return f"{figure.get_label()}. {lab.finding.sentence}"
 
     assert told().startswith(

@@ -50,11 +50,11 @@ def test_a_control_that_moves_changes_sentence_and_figure_and_what_cant_be_compu
     assert "16,384 files" in told(shown)
     assert shown.image.value != first
     assert "figures.waiting(" in shown.code.value
-    assert shown.as_code() == LINES
+    assert found(shown).code == LINES
     shown.move(where="nowhere")
     assert "&quot;nowhere&quot; is no place: choose another one." in shown.failure.value
     assert shown.finding is None
-    assert (shown.as_code(), shown.sentence.value, shown.code.value) == ("", "", "")
+    assert (shown.sentence.value, shown.code.value) == ("", "")
     assert "is no place" in outputs_of(shown)[1]["text/html"]
     shown.move(where="b")
     assert shown.failure.value == ""
@@ -82,16 +82,19 @@ def test_what_is_saved_or_exported_has_the_sentence_and_the_figure_without_the_f
     assert "figures.waiting" not in still["text/html"]
 
 
+def found(lab: Lab) -> Finding:
+    assert lab.finding is not None, lab.failure.value
+    return lab.finding
+
+
 def told(lab: Lab) -> str:
     """What the lab's sentence says, and its figure to people who can't see it."""
-    assert lab.finding is not None, lab.failure.value
-    return f"{lab.finding.sentence} {lab.finding.figure.get_label()}"
+    return f"{found(lab).sentence} {found(lab).figure.get_label()}"
 
 
 def height(lab: Lab) -> float:
     """How high the figure is, which is not to change while a control moves."""
-    assert lab.figure is not None
-    return lab.figure.get_figheight()
+    return found(lab).figure.get_figheight()
 
 
 def test_a_feed_writes_files_and_readers_wait_for_them() -> None:
@@ -120,7 +123,7 @@ def test_settings_of_a_sink_s_log_change_which_of_its_files_are_left() -> None:
     lab.move(retained=1, delay=30, interval=2, batch=59)
     assert "59.compact. 57.compact" in told(lab)
     assert "once they are 30 minutes old" in told(lab)
-    assert str(run(lab.as_code()).get_label()) in told(lab)
+    assert str(run(found(lab).code).get_label()) in told(lab)
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +227,7 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
     assert lab.sentence.value == ""
     lab.move(max_threads=15)
     assert lab.failure.value == ""
-    assert "optimize(15, False)" in lab.as_code()
+    assert "optimize(15, False)" in found(lab).code
 
 
 @pytest.mark.spark
@@ -245,8 +248,7 @@ def test_a_story_is_played_by_a_click_and_stays_played(spark: SparkSession, tmp_
     assert "who wins?" in told(lab)
     lab.move(story=story)
     assert "was refused" in told(lab)
-    assert lab.finding
-    assert str(run(lab.as_code()).get_label()) == str(lab.finding.figure.get_label())
+    assert str(run(found(lab).code).get_label()) == str(found(lab).figure.get_label())
 
 
 def test_every_story_can_be_chosen_and_one_that_cant_be_played_is_a_sentence(tmp_path: Path) -> None:
@@ -272,13 +274,12 @@ def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path
 
     def lost() -> list[int]:
         """What the lab's lines plan, of which figure and sentence tell as well."""
-        assert lab.finding is not None, lab.failure.value
-        vacuum = run(lab.as_code().removesuffix(".plot()"), {"table": table})
+        vacuum = run(found(lab).code.removesuffix(".plot()"), {"table": table})
         count = len(vacuum.versions_lost)
-        assert str(lab.finding.figure.get_label()).startswith(
+        assert str(found(lab).figure.get_label()).startswith(
             f"VACUUM would lose {count} of 6 readable versions" if count else "VACUUM would delete nothing"
         )
-        assert ("would be lost" in lab.finding.sentence) == bool(count)
+        assert ("would be lost" in found(lab).sentence) == bool(count)
         return list(vacuum.versions_lost)
 
     assert lost() == []
@@ -292,7 +293,7 @@ def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path
     assert "ignores RETAIN and would keep removed files for 168 hours, the table property; run()" in told(lab)
     lab.move(retention=6)
     assert "6 days&quot; is shorter than the 168 hours" in lab.failure.value
-    assert lab.figure is None
+    assert lab.finding is None
     lab.move(retention=7)
     assert lost() == [1, 2, 3, 4]
     assert folders.listing(path) == before
