@@ -14,8 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from course.check import Checked
-from course.races import ATTEMPTS, Refusal, Story
-from course.writers import Scenario, Writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
@@ -142,11 +140,6 @@ def objects_with_hostile_names(root: Path) -> list[object]:
     folders = pa.table({"path": [NAME], "size_bytes": [1]})
     left = folders.append_column("why", [[NAME]])
     convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), None)  # type: ignore[arg-type]
-    scenario = Scenario(NAME, NAME, Writer(NAME, NAME), Writer(f"other {NAME}", NAME))
-    attempts = [
-        {"writer": scenario.second.name, "read_version": 0, "version": 1, "outcome": "committed"},
-        {"writer": NAME, "read_version": 0, "version": 1, "outcome": "refused", "operation": NAME},
-    ]
     runs = pa.table({"version": [0, 1], "repeat": [0, 0], "seconds": [2.0, 1.0]})
     states = {"path": [NAME, "/b"], "partition": [NAME, ""], "size_bytes": [1, None]}
     states |= {"state": ["live, not listed", "listed, not live"]}
@@ -180,13 +173,6 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         Verdict.of(plan.source, plan),
         ReadComparison(NAME, (0, 1), 2.0, 1.0, 3, 1, 10, 10, runs, False, False),
         ReadPrediction(NAME, 0, LAYOUTS, NAME),
-        Story(
-            scenario,
-            table.path,
-            pa.Table.from_pylist(attempts, ATTEMPTS),
-            Refusal(NAME, NAME, NAME),
-            *((0, 1), (1,), (1,)),
-        ),
         sink,
         ManifestCheck(1, None, pa.table(states), by_version, False, NAME),
         to_parquet,

@@ -205,7 +205,7 @@ def _(table: Any) -> Answer:
 def _(story: Any) -> Answer:
     name, wanted = story.scenario.name, "delete with compaction"
     _ask(name == wanted, f'this is the story "{name}", and the exercise wants "{wanted}"')
-    return story.refusal.exception, [
+    return story.exception, [
         ("ConcurrentDeleteReadException", "an earlier one of the five questions has a yes already"),
         ("ConcurrentDeleteDeleteException", "an earlier one of the five questions has a yes already"),
         ("ConcurrentTransactionException", "neither of the two is a stream"),

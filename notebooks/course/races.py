@@ -4,7 +4,6 @@ Delta's writers take no locks. Each reads a version, writes files, and tries to 
 another has committed that one meanwhile, ConflictChecker decides whether it conflicts with what was read.
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from pyspark.sql import SparkSession
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.delta import is_conflict
 from compaction_kit.log import TransactionLog
-from compaction_kit.records import Result
 from compaction_kit.session import get_spark, quiet_errors
 from course import figures, new_folder, read_ids
 from course.writers import NUM_ROWS, SCENARIOS, PausedWriter, Scenario, make_table
@@ -43,29 +41,10 @@ _RULES = {
     "apart": "Version {taken} added no file that the {first} would have had to read, and removed none that "
     "it read.",
 }
-_CONDITION = re.compile(r"^\[([\w.]+)\]\s*(?:\w+Exception: )?")
-# The end of every conflict's message: advice, a link, the other commit's commitInfo.
-_ADDED = re.compile(r"\s+(?:Please (?:re)?try|Conflicting commit:|Refer to).*", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """How Delta refused a commit: exception, error class, and the part of its message on this conflict."""
-
-    exception: str
-    condition: str
-    message: str
-
-    @classmethod
-    def of(cls, error: BaseException) -> "Refusal":
-        """Read what Delta says in an exception."""
-        condition = _CONDITION.match(str(error))
-        message = _ADDED.sub("", _CONDITION.sub("", str(error)))
-        return cls(type(error).__name__, condition[1] if condition else "", message)
 
 
 @dataclass(frozen=True, repr=False)
-class Story(Result):
+class Story:
     """How two concurrent writers ended; made by `play`.
 
     Attributes:
@@ -76,7 +55,7 @@ class Story(Result):
             null if it didn't try), outcome (string: "committed"; "taken", another writer had committed
             that version, without a conflict; "refused"; "gave up"), and for commits operation,
             isolation_level (string) and is_blind_append (bool).
-        refusal: How Delta refused the first writer; None if it committed.
+        exception: That of the first writer, if Delta refused it; None if it committed.
         versions: The table's versions before and after.
         ids_after: The ids of its rows after, sorted; before they are 0 to 39.
         ids_expected: The ids after the writers that committed, if they had run one after the other in
@@ -86,7 +65,7 @@ class Story(Result):
     scenario: Scenario
     table: Path
     attempts: pa.Table
-    refusal: Refusal | None
+    exception: str | None
     versions: tuple[int, int]
     ids_after: tuple[int, ...]
     ids_expected: tuple[int, ...]
@@ -96,6 +75,9 @@ class Story(Result):
         """Names of the writers that committed, in the order of their versions."""
         committed = self.attempts.filter(pc.field("outcome") == "committed")
         return tuple(committed["writer"].to_pylist())
+
+    def __repr__(self) -> str:
+        return f"{self.finding}. {self.why}"
 
     @property
     def rows_lost(self) -> int:
@@ -108,9 +90,15 @@ class Story(Result):
         return (Counter(self.ids_after) - Counter(self.ids_expected)).total()
 
     @property
+    def rows(self) -> str:
+        """How many there were before and are after, and what became of them."""
+        changed = f"{self.rows_lost:,} lost, {self.rows_doubled:,} doubled"
+        return f"{NUM_ROWS} → {len(self.ids_after):,}, {changed}"
+
+    @property
     def finding(self) -> str:
         """The outcome in one line."""
-        if self.refusal is None:
+        if self.exception is None:
             return f"{self.scenario.name}: both committed"
         return f"{self.scenario.name}: the {self.winners[0]} won, the {self.scenario.first.name} was refused"
 
@@ -118,47 +106,21 @@ class Story(Result):
     def why(self) -> str:
         """The rule that decided, in a sentence."""
         last = self.attempts.to_pylist()[-1]
-        if self.refusal is not None:
-            rule = self.refusal.exception
+        if self.exception is not None:
+            rule = self.exception
         elif "refused" in self.attempts["outcome"].to_pylist():
             rule = "retried"
         elif last["is_blind_append"]:
             rule = "blind"
         else:
             rule = "snapshot" if last["isolation_level"] == "SnapshotIsolation" else "apart"
-        if rule in _RULES:
-            first, second = self.scenario.first.name, self.scenario.second.name
-            return _RULES[rule].format(first=first, second=second, taken=self.versions[0] + 1)
-        return self.refusal.message if self.refusal else rule
-
-    def facts(self) -> dict[str, str]:
-        """Return the story for people: names and values."""
-        first, second = self.scenario.first, self.scenario.second
-        facts = {
-            "what happens": self.scenario.about,
-            f"{first.name}, held": first.statement,
-            f"{second.name}, in between": second.statement,
-            "who won": " and ".join(self.winners),
-        }
-        if self.refusal is not None:
-            facts |= {"exception": self.refusal.exception, "error class": self.refusal.condition}
-            facts["Delta says"] = self.refusal.message
-        return facts | {
-            "why": self.why,
-            "versions": f"{self.versions[0]} → {self.versions[1]}",
-            "rows": f"{NUM_ROWS} → {len(self.ids_after):,}, {self.rows_lost:,} lost, "
-            f"{self.rows_doubled:,} doubled",
-        }
-
-    def parts(self) -> tuple[object, ...]:
-        """Return the facts, the attempts to commit, and the figure."""
-        return self.facts(), self.attempts, self.plot()
+        first, second = self.scenario.first.name, self.scenario.second.name
+        return _RULES.get(rule, rule).format(first=first, second=second, taken=self.versions[0] + 1)
 
     def plot(self) -> Figure:
         """Draw the two writers and the log between them, in order of time."""
-        exception = None if self.refusal is None else self.refusal.exception
         names = (self.scenario.first.name, self.scenario.second.name)
-        return figures.concurrency(self.attempts, names, self.finding, exception)
+        return figures.concurrency(self.attempts, names, self.finding, self.exception)
 
 
 def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> Story:
@@ -202,7 +164,7 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
         scenario,
         table,
         _attempts(scenario, log, before, paused.num_transactions),
-        None if error is None else Refusal.of(error),
+        None if error is None else type(error).__name__,
         versions=(before, log.segment().version),
         ids_after=read_ids(spark, table),
         ids_expected=tuple(sorted(expected)),

@@ -56,7 +56,7 @@ class RacesLab(Lab):
         else:
             figure = played.plot()
             winners = " and ".join(played.winners)
-            outcome = f"{winners} committed. {played.why} Rows: {played.facts()['rows']}."
+            outcome = f"{winners} committed. {played.why} Rows: {played.rows}."
         lines = [
             scenario.about,
             f"{first.name}, held before its commit: {first.statement}",
