@@ -72,7 +72,9 @@ def add(
     partition: Mapping[str, str | None] | None = None,
     records: int | None = 10,
     vector: Action | None = None,
+    bounds: tuple[Action, Action] | None = None,
 ) -> Action:
+    """An add action; `bounds` are the least and the greatest value of each column."""
     action: Action = {
         "path": path,
         "partitionValues": dict(partition or {}),
@@ -81,7 +83,8 @@ def add(
         "dataChange": True,
     }
     if records is not None:
-        action["stats"] = json.dumps({"numRecords": records})
+        named = dict(zip(("minValues", "maxValues"), bounds or (), strict=False))
+        action["stats"] = json.dumps({"numRecords": records} | named)
     if vector is not None:
         action["deletionVector"] = vector
     return {"add": action}

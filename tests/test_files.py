@@ -1,4 +1,3 @@
-import json
 import time
 from pathlib import Path
 
@@ -92,9 +91,7 @@ def test_the_table_may_say_which_files_are_small(tmp_path: Path) -> None:
 
 
 def _ranged(path: str, low: object, high: object) -> handmade.Action:
-    add = handmade.add(path)
-    add["add"]["stats"] = json.dumps({"numRecords": 1, "minValues": {"c": low}, "maxValues": {"c": high}})
-    return add
+    return handmade.add(path, bounds=({"c": low}, {"c": high}))
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 30)), max_size=15))

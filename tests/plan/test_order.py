@@ -1,6 +1,5 @@
 """Orders of packing: OPTIMIZE's among files of one size, and those of other plans; a budget."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,8 @@ def ranged(
     name: str, size: int, bounds: Span | None, records: int = 10, partition: str = "a", time: int = 0
 ) -> handmade.Action:
     """A file with bounds of the column c, written so many seconds after the first."""
-    action = handmade.add(name, size, {"p": partition}, records)
-    stats: dict[str, Any] = {"numRecords": records}
-    if bounds is not None:
-        stats |= {"minValues": {"c": bounds[0]}, "maxValues": {"c": bounds[1]}}
-    action["add"]["stats"] = json.dumps(stats)
+    low_and_high = bounds and ({"c": bounds[0]}, {"c": bounds[1]})
+    action = handmade.add(name, size, {"p": partition}, records, bounds=low_and_high)
     action["add"]["modificationTime"] += time * 1_000
     return action
 
@@ -54,12 +50,7 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
 
 
 def test_a_column_named_ingestion_has_a_layout_beside_that_by_ingestion(tmp_path: Path) -> None:
-    adds = []
-    for i in range(4):
-        adds.append(handmade.add(f"f{i}"))
-        adds[-1]["add"]["stats"] = json.dumps(
-            {"numRecords": 1, "minValues": {"ingestion": i}, "maxValues": {"ingestion": i}}
-        )
+    adds = [handmade.add(f"f{i}", bounds=({"ingestion": i}, {"ingestion": i})) for i in range(4)]
     table = open_table(handmade.write_log(tmp_path, [handmade.metadata({"ingestion": "long"}), *adds]))
     layouts = table.plan_compaction().compare().layouts["layout"].to_pylist()
     assert layouts == ["now", "OPTIMIZE", "by ingestion", "by `ingestion`"]
@@ -196,11 +187,7 @@ def test_delta_is_not_asked_for_other_plans(tmp_path: Path, options: dict[str, A
 
 
 def test_columns_with_the_names_of_orders_are_told_apart_by_backticks(tmp_path: Path) -> None:
-    adds = [handmade.add(f"f{i}", 10 + i) for i in range(3)]
-    for i, add in enumerate(adds):
-        add["add"]["stats"] = json.dumps(
-            {"numRecords": 1, "minValues": {"size": -i}, "maxValues": {"size": -i}}
-        )
+    adds = [handmade.add(f"f{i}", 10 + i, bounds=({"size": -i}, {"size": -i})) for i in range(3)]
     metadata = handmade.metadata({"size": "long", "ingest": "long"})
     table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
     assert members(table.plan_compaction(order="size")) == [["f0", "f1", "f2"]]

@@ -1,6 +1,5 @@
 """The figures of clustered tables say what they show."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +48,7 @@ def test_many_cubes_are_the_largest() -> None:
 
 
 def add(name: str, low: Any, high: Any, cube: str | None = None) -> handmade.Action:
-    action = handmade.add(name)
-    stats = {"numRecords": 10, "minValues": {"a": low}, "maxValues": {"a": high}}
-    action["add"]["stats"] = json.dumps(stats if low is not None else {"numRecords": 10})
+    action = handmade.add(name, bounds=None if low is None else ({"a": low}, {"a": high}))
     if cube:
         action["add"]["tags"] = {"ZCUBE_ID": cube, "ZCUBE_ZORDER_BY": '["a"]'}
     return action
