@@ -1,4 +1,7 @@
-"""The model of lesson 08's lab: which files of a sink's log are left, as Spark's own class leaves them."""
+"""The model of lesson 08's lab: which files of a sink's log are left, as a projection has them.
+
+That a projection says what Spark leaves is shown by tests/sinklog/test_policy.py.
+"""
 
 import os
 from datetime import timedelta
@@ -6,33 +9,18 @@ from pathlib import Path
 
 import pytest
 from course.labs.sink_log import KEPT, NEEDED, REMOVED, LogFiles
-from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
-from compaction_kit.sinklog.policy import Kind, Policy
+from compaction_kit.sinklog.policy import Policy
 from compaction_kit.times import millis
-from tests.sinklog.streams import SparkLog, make_log, names_after, names_in, policies
-
-AT_ONCE = timedelta(0)
+from tests.sinklog.streams import make_log, names_after
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize(("interval", "retained"), [(3, 2), (4, 5)])
-def test_files_are_left_as_by_spark(
-    spark: SparkSession, tmp_path: Path, interval: int, retained: int
+@pytest.mark.parametrize(("interval", "retained", "delay"), [(3, 2, 0), (4, 5, 0), (3, 2, 7)])
+def test_files_are_left_as_a_projection_says(
+    tmp_path: Path, interval: int, retained: int, delay: int
 ) -> None:
-    folder, policy = tmp_path / "output" / "_spark_metadata", Policy(interval, retained, AT_ONCE)
-    with policies(spark, {Kind.SINK: policy}):
-        log = SparkLog(spark, folder, Kind.SINK)
-        for batch in range(14):
-            log.add(batch)
-            model = LogFiles(policy, batch)
-            assert sorted(model.names(NEEDED, KEPT)) == sorted(names_in(folder))
-            assert model.names(NEEDED) == [file.name for file in sink_log(folder, policy=policy).needed]
-
-
-def test_a_delay_keeps_files_for_as_many_batches_as_a_projection_does(tmp_path: Path) -> None:
-    policy = Policy(3, 2, timedelta(minutes=7))
+    policy = Policy(interval, retained, timedelta(minutes=delay))
     log = sink_log(make_log(tmp_path / "_spark_metadata", b0="v1"), policy=policy)
     # The first of the batches to come is written when the log is read.
     began = millis(log.read_at) / 1_000 - 60
@@ -40,5 +28,9 @@ def test_a_delay_keeps_files_for_as_many_batches_as_a_projection_does(tmp_path: 
     log = sink_log(tmp_path / "_spark_metadata", policy=policy)
     projected = log.project(30, seconds_between=60)
     for batch in range(1, 30):
-        assert LogFiles(policy, batch).names(NEEDED, KEPT) == names_after(log, projected, batch), batch
+        model = LogFiles(policy, batch)
+        assert model.names(NEEDED, KEPT) == names_after(log, projected, batch), batch
+        last = max(done for done in range(-1, batch + 1) if (done + 1) % interval == 0)
+        needed = [f"{last}.compact"] if last >= 0 else []
+        assert model.names(NEEDED) == [*needed, *map(str, range(last + 1, batch + 1))], batch
     assert LogFiles(policy, 29).names(REMOVED)
