@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from compaction_kit import cost, datasets
+from compaction_kit import datasets
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, stores
 from tests.jvm import own_session
@@ -60,11 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_rates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What runs take here is of no use for those of the user."""
-    folder = tmp_path_factory.mktemp("rates")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What runs take here, and which tables are opened, is of no use for the user."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cost, "cache_folder", lambda: folder)
+        patched.setenv("XDG_CACHE_HOME", folders.own_cache(tmp_path_factory.mktemp("cache") / "own"))
         yield
 
 

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from compaction_kit import open_table
+from compaction_kit.session import cache_folder
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
@@ -27,3 +28,16 @@ def live(table: Path | str, version: int | None = None) -> set[str]:
 def data_files(table: Path) -> set[Path]:
     """The Parquet files of a table, live or not, its log's left out."""
     return set(table.rglob("*.parquet")) - set((table / "_delta_log").rglob("*"))
+
+
+def own_cache(folder: Path) -> str:
+    """A cache for XDG_CACHE_HOME: the user's, but for what runs took and which tables were opened."""
+    used, own = cache_folder(), folder / cache_folder().name
+    own.mkdir(parents=True)
+    for downloaded in ("jars", "hdfs"):
+        (used / downloaded).mkdir(parents=True, exist_ok=True)
+    for place, into in ((used.parent, folder), (used, own)):
+        for path in place.iterdir():
+            if path != used and path.suffix != ".json":
+                (into / path.name).symlink_to(path)
+    return str(folder)

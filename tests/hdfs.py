@@ -10,6 +10,7 @@ from pathlib import Path
 import pyspark
 
 from compaction_kit.java import find_java_home
+from compaction_kit.session import cache_folder
 
 _SPARKS = Path(pyspark.__file__).with_name("jars")
 # What the cluster needs beside Spark's own JARs. Its launcher is a test of Hadoop's, so JUnit comes along.
@@ -26,7 +27,7 @@ _SECONDS = 120
 @contextmanager
 def hdfs(folder: Path) -> Iterator[str]:
     """Run a cluster whose files are in a folder; yields its URI."""
-    java = find_java_home(_cache()) / "bin" / "java"
+    java = find_java_home(cache_folder()) / "bin" / "java"
     jars = [*_packages(java), *(jar for jar in _SPARKS.glob("*.jar") if jar.name.startswith(_USED))]
     details = folder / "details.json"
     command = [
@@ -52,7 +53,7 @@ def hdfs(folder: Path) -> Iterator[str]:
 
 def _packages(java: Path) -> list[Path]:
     """Fetch JARs with Ivy, which Spark has for its own packages."""
-    folder, ivy = _cache() / "hdfs", next(_SPARKS.glob("ivy-*.jar"))
+    folder, ivy = cache_folder() / "hdfs", next(_SPARKS.glob("ivy-*.jar"))
     for package in _PACKAGES:
         _, name, version = package.split()
         if not (folder / f"{name}-{version}.jar").exists():
@@ -62,7 +63,3 @@ def _packages(java: Path) -> list[Path]:
             ]
             subprocess.run(command, check=True, capture_output=True)
     return list(folder.glob("*.jar"))
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"

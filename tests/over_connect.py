@@ -221,9 +221,7 @@ def test_what_hadoop_alone_reaches_is_refused_by_name() -> None:
 
 
 @pytest.mark.works("Spark Connect", "workbench")
-def test_the_workbench_runs_a_plan(changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Tables of tests are not among those that the user has opened.
-    monkeypatch.setattr("compaction_kit.widgets.tables.cache_folder", lambda: tmp_path)
+def test_the_workbench_runs_a_plan(changed: Path) -> None:
     bench: Any = ck.workbench(changed)
     bench.session.wait(60)
     bench.state.loading.wait(60)

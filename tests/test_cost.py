@@ -12,16 +12,17 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import cost, open_table
 from compaction_kit.cost import Cost, cost_of, predict_cost
+from compaction_kit.session import cache_folder
 from compaction_kit.text import GIB, MIB
-from tests import handmade
+from tests import folders, handmade
 from tests.stores import Server
 
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The file with what earlier runs took, which isn't there yet."""
-    monkeypatch.setattr(cost, "cache_folder", lambda: tmp_path)
-    return tmp_path / "rates.json"
+    monkeypatch.setenv("XDG_CACHE_HOME", folders.own_cache(tmp_path / "cache"))
+    return cache_folder() / "rates.json"
 
 
 def middle(ends: tuple[float, float]) -> float:

@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import cost, get_spark, interop, open_table, survey, workbench
+from compaction_kit import get_spark, interop, open_table, survey, workbench
 from compaction_kit.arrow import job
 from compaction_kit.arrow.refusals import refuse_executors
 from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.datasets import shaped_table
 from compaction_kit.execute import Progress
 from compaction_kit.storage import open_store
-from compaction_kit.widgets import tables
 from tests import folders, rows
 from tests.cluster import python_with, standalone
 from tests.conftest import QUICK
@@ -125,8 +124,6 @@ def main(to: str, settings: str) -> None:
     folder = Path(to)
     spark = get_spark(CONFIG | json.loads(settings), s3=True)
     context = spark.sparkContext
-    # What runs take here, and where, is of no use for those of the user.
-    vars(cost)["cache_folder"] = vars(tables)["cache_folder"] = lambda: folder / "cache"
     # The least, so that small bins are divided too.
     job.LEAST_PART = 1
     told: dict[str, Any] = {name: run(spark, folder, name) for name in ("planned", "worker", "stored")}

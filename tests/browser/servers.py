@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from compaction_kit.session import cache_folder
 from tests.conftest import QUICK
+from tests.folders import own_cache
 from tests.jvm import lent_jvm
 
 # Gives what a kernel has in its environment to use a JVM that is lent to it.
@@ -97,7 +97,7 @@ def _served(command: list[str], scratch: Path, folder: Path, jvm: Jvm) -> Iterat
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
     environment = os.environ | {key: str(scratch / name) for key, name in folders.items()}
-    environment["XDG_CACHE_HOME"] = str(_cache_without_recent_tables(scratch / "cache"))
+    environment["XDG_CACHE_HOME"] = own_cache(scratch / "cache")
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     log = scratch / "server.log"
     with jvm as more, log.open("w") as output:
@@ -119,17 +119,6 @@ def _served(command: list[str], scratch: Path, folder: Path, jvm: Jvm) -> Iterat
             except subprocess.TimeoutExpired:
                 os.killpg(server.pid, signal.SIGKILL)
                 server.wait()
-
-
-def _cache_without_recent_tables(folder: Path) -> Path:
-    """The user's cache, but for the list of the tables opened last, which stays the user's own."""
-    used, own = cache_folder(), folder / cache_folder().name
-    own.mkdir(parents=True)
-    for place, into in ((used.parent, folder), (used, own)):
-        for path in place.iterdir() if place.is_dir() else ():
-            if path not in (used, used / "recent.json"):
-                (into / path.name).symlink_to(path)
-    return folder
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], address: str, log: Path, seconds: float = 60) -> None:

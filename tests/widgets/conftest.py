@@ -1,15 +1,16 @@
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 
 import ipywidgets
 import pytest
 
+from compaction_kit.session import cache_folder
+
 
 @pytest.fixture(autouse=True)
-def _own_recent_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of tests are not among those that the user has opened."""
-    monkeypatch.setattr("compaction_kit.widgets.tables.cache_folder", lambda: tmp_path / ".cache")
+def _own_recent_tables() -> None:
+    """No test opens tables that another one has opened before."""
+    (cache_folder() / "recent.json").unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)

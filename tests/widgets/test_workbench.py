@@ -22,6 +22,7 @@ import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.history import RestoreResult
+from compaction_kit.session import cache_folder
 from compaction_kit.surveys import survey
 from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.widgets.as_python import absolute
@@ -518,7 +519,7 @@ def test_tables_opened_before_are_offered_without_those_gone_and_without_secrets
     shutil.rmtree(tmp_path / "other 3")
     others = [str(tmp_path / f"other {n}") for n in (8, 7, 6, 5, 4, 2, 1, 0)]
     assert recent_tables() == ["lake.sales.orders", *others]
-    assert "secret" not in (tmp_path / ".cache" / "recent.json").read_text()
+    assert "secret" not in (cache_folder() / "recent.json").read_text()
     at(bench, "ck-root").value = str(folder / "nested")
     settle(bench)
     at(bench, "ck-table").value = others[0]
