@@ -27,34 +27,22 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
         measured: The timelines that are known already, by setting; others are compared with the first.
     """
     known: dict[Setting, pa.Table | str] = dict(measured)
-    first, running = next(iter(measured)), Job()
+    first, running, call = next(iter(measured)), Job(), measure.__name__
 
     def work(setting: Setting) -> None:
         if setting not in known:
             timeline, error = attempt(lambda: measure(*setting))
             known[setting] = error if timeline is None else timeline
 
-    def compared(sentence: str, settings: Iterable[Setting]) -> Finding:
-        name = measure.__name__
-        calls = ", ".join(f"{_name(one)!r}: {name}{one}" for one in settings)
-        code = f"""\
-from compaction_kit import plots
-
-figure = plots.timelines({{{calls}}})
-figure.set_figheight({_HEIGHT})
-figure"""
-        # The lines run OPTIMIZE again, and would measure something else.
-        return Finding(sentence, run(code, {name: lambda *setting: known[setting]}), code)
-
     def finding(max_threads: int, repartition: bool) -> Finding:
         setting = (max_threads, repartition)
         if setting not in known:
             running.start_next(lambda _: work(setting))
-            return compared(f"OPTIMIZE runs with {_name(setting)} …", [first])
+            return _compared(f"OPTIMIZE runs with {_name(setting)} …", call, known, [first])
         if isinstance(known[setting], str):
             # Forgotten, so that the next choice of it tries again.
             raise CompactionKitError(known.pop(setting))
-        return compared(f"Measured: {_name(setting)}.", dict.fromkeys([first, setting]))
+        return _compared(f"Measured: {_name(setting)}.", call, known, dict.fromkeys([first, setting]))
 
     lab = Lab(
         finding,
@@ -81,6 +69,20 @@ def bin_jobs(spark: SparkSession, path: str | Path) -> list[tuple[str, list[int]
             tasks = [stage.numCompletedTasks for stage in stages if stage and stage.numCompletedTasks]
             found.append((job.jobId(), what.partition(" in ")[0], tasks))
     return [(what, tasks) for _, what, tasks in sorted(found)]
+
+
+def _compared(
+    sentence: str, call: str, known: Mapping[Setting, object], settings: Iterable[Setting]
+) -> Finding:
+    calls = ", ".join(f"{_name(one)!r}: {call}{one}" for one in settings)
+    code = f"""\
+from compaction_kit import plots
+
+figure = plots.timelines({{{calls}}})
+figure.set_figheight({_HEIGHT})
+figure"""
+    # The lines run OPTIMIZE again, and would measure something else.
+    return Finding(sentence, run(code, {call: lambda *setting: known[setting]}), code)
 
 
 def _name(setting: Setting) -> str:
