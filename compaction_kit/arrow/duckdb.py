@@ -85,9 +85,9 @@ def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> 
         raise NotCompared("a deletion vector is elsewhere")
     files = []
     for action, place, vector in zip(actions, found.to_pylist(), vectors, strict=True):
-        # For Delta "" is null.
-        values = {name: value or None for name, value in (action.get("partitionValues") or {}).items()}
-        partition = partitions.setdefault(tuple(sorted(values.items())), len(partitions))
+        # For Delta "" is null, and nulls may be left out.
+        values = sorted(one for one in (action.get("partitionValues") or {}).items() if one[1])
+        partition = partitions.setdefault(tuple(values), len(partitions))
         size_bytes = int(action["size"])
         files.append(DataFile(partition, store.place(place), size_bytes, found_vector(vector, store)))
     return files
