@@ -1,7 +1,8 @@
 """Compare files that were concatenated with the files that they replace, byte by byte.
 
 Row groups whose column chunks have the same bytes, types and codecs hold the same rows. Footers are read by
-pyarrow, and which files went into which is found from them: the module that copies is not trusted.
+pyarrow, and which files went into which is found from them, without the module that copies. Compared are
+pages, and what footers say of chunks, with their statistics; page indexes and bloom filters are not.
 """
 
 import contextlib

@@ -42,7 +42,7 @@ class CompactionResult(Result):
     """What a run did; counts and bytes are read from its commits in the log.
 
     Attributes:
-        strategy: "arrow", "optimize", "rewrite", or "none" if nothing was committed.
+        strategy: "arrow", "optimize", "reorg", "rewrite", or "none" if nothing was committed.
         reason: Why this strategy.
         sizes_before, sizes_after: Bytes of every live file at the versions before and after.
         versions: The committed versions.
