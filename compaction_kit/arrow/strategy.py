@@ -22,7 +22,7 @@ from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_ta
 from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats
 from compaction_kit.arrow.vectors import row_fields
 from compaction_kit.arrow.worker import WHOLE_BYTES, RewriteOutput
-from compaction_kit.execute.commits import as_add, settings
+from compaction_kit.execute.commits import as_add, commits_of, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
 from compaction_kit.execute.failures import BinFailed, TableChanged
 from compaction_kit.execute.jobs import POLL_SECONDS, in_thread
@@ -105,7 +105,8 @@ class _ArrowRun:
                     if output.refusal is not None:
                         self.refusals[output.number] = output.refusal
                 kept = [bin_ for bin_ in self._left(bins) if pending[bin_.number].path]
-                bins = self._commit(transaction, kept, inputs, pending)
+                done = {bin_.number: (inputs[bin_.number], pending[bin_.number]) for bin_ in kept}
+                bins = self._commit(transaction, kept, done, pending)
 
     def _left(self, bins: Iterable[Bin]) -> list[Bin]:
         """The bins to rewrite here: OPTIMIZE gets whole partitions."""
@@ -115,7 +116,10 @@ class _ArrowRun:
         return [bin_ for bin_ in bins if self._partition_of[bin_.number] not in theirs]
 
     def _live_part(self, bins: list[Bin], version: int) -> list[Bin]:
-        """Return the bins with their files that are live at a version, if more than one is."""
+        """Return the bins with their files that are live at a version, if more than one is.
+
+        Bins of which no file is gone are the same objects.
+        """
         run, source = self._run, self._run.plan.source
         if version == run.plan.version or not bins:
             return bins
@@ -125,7 +129,10 @@ class _ArrowRun:
         now, planned = file_keys(snapshot.live), file_keys(source.snapshot.live)
         is_live = pc.is_in(planned, value_set=now).to_numpy(zero_copy_only=False)
         live = [is_live[source.in_snapshot(bin_.positions)] for bin_ in bins]
-        trimmed = [Bin(bin_.number, bin_.positions[part]) for bin_, part in zip(bins, live, strict=True)]
+        trimmed = [
+            bin_ if part.all() else Bin(bin_.number, bin_.positions[part])
+            for bin_, part in zip(bins, live, strict=True)
+        ]
         return [bin_ for bin_ in trimmed if len(bin_.positions) > 1]
 
     def _prepare(self, bins: list[Bin]) -> tuple[OptimizeTransaction, dict[int, _Inputs]]:
@@ -137,34 +144,29 @@ class _ArrowRun:
         self,
         transaction: OptimizeTransaction,
         bins: list[Bin],
-        inputs: Mapping[int, _Inputs],
+        done: Mapping[int, tuple[_Inputs, RewriteOutput]],
         pending: dict[int, RewriteOutput],
     ) -> list[Bin]:
         """Compare and commit outputs; returns the live part of bins of which other writers took files."""
         run, lost, is_counted = self._run, list[Bin](), False
         proof: Fingerprint | None = None
-
-        def replaced_by(bins: Iterable[Bin]) -> list[tuple[_Inputs, RewriteOutput]]:
-            return [(inputs[bin_.number], pending[bin_.number]) for bin_ in bins]
-
         while bins:
-            live = {bin_.number: bin_ for bin_ in self._live_part(bins, transaction.version)}
-            sizes = {number: len(bin_.positions) for number, bin_ in live.items()}
-            gone = [bin_ for bin_ in bins if sizes.get(bin_.number) != len(bin_.positions)]
-            bins = [bin_ for bin_ in bins if sizes.get(bin_.number) == len(bin_.positions)]
+            live, before = self._live_part(bins, transaction.version), set(bins)
+            gone = [done[bin_.number] for bin_ in before.difference(live)]
+            lost += [bin_ for bin_ in live if bin_ not in before]
+            bins = [bin_ for bin_ in live if bin_ in before]
             if gone and not is_counted:
                 self._count_conflict(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
             if gone and proof is not None:
                 # If all bins and these have the same content as their outputs, so have the rest. Each reader
                 # has hashes of its own: if another one compared these, the rest is compared once more.
-                part = self._compare(_file_actions(run.store, replaced_by(gone)))
+                part = self._compare(_file_actions(run.store, gone))
                 proof = proof - part if {*part.readers} <= {*proof.readers} else None
-            lost += [live[bin_.number] for bin_ in gone if bin_.number in live]
-            done = replaced_by(bins)
-            named = {output.number: output for _, output in done if output.num_rows}
+            kept = [done[bin_.number] for bin_ in bins]
+            named = {output.number: output for _, output in kept if output.num_rows}
             if not named:
                 break
-            actions = _file_actions(run.store, done)
+            actions = _file_actions(run.store, kept)
             if run.verify and proof is None:
                 proof = self._compare(actions)
             run.record.ask(run.record.committing)
@@ -172,17 +174,25 @@ class _ArrowRun:
             for number in named:
                 del pending[number]
             try:
-                self._commit_actions(transaction, actions, _metrics(done), proof)
+                self._commit_actions(transaction, actions, _metrics(kept), proof)
                 break
             except Exception as error:
                 if not is_conflict(error):
                     raise
+                if self._is_committed(actions, transaction.version):
+                    break
                 pending |= named
                 self._count_conflict(error)
                 transaction, is_counted = OptimizeTransaction(run.spark, run.table), True
         if proof is not None:
             run.record.fingerprint += proof
         return lost
+
+    def _is_committed(self, actions: Iterable[str], version: int) -> bool:
+        """Return whether actions are committed: Delta may find its own file where the answer was lost."""
+        commits = commits_of(self._run.store, self._run.plan.id, version)
+        added = {add["path"] for commit in commits for add in commit.adds}
+        return any(json.loads(line).get("add", {}).get("path") in added for line in actions)
 
     def _commit_actions(
         self,
