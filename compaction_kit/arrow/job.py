@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.arrow import worker
-from compaction_kit.arrow.refusals import data_schema, has_partition_columns
+from compaction_kit.arrow.refusals import data_schema, has_partition_columns, refuses_old_dates
 from compaction_kit.arrow.staging import Staging, staging_for
 from compaction_kit.arrow.stats import shows_years
 from compaction_kit.arrow.vectors import found_vector, row_fields, row_ids, tracking_columns
@@ -33,6 +33,9 @@ _TASK_COST = 64 << 20
 FILE_COST = 48 << 10
 # Parts smaller than this make row groups that are too small.
 LEAST_PART = 4 << 20
+
+# Spark may refuse dates before 1582, and times before 1900: from this year on they aren't, in whatever zone.
+_MODERN = 1901
 
 # As the log has them: by the physical name of each partition column.
 PartitionValues = dict[str, str | None]
@@ -96,7 +99,10 @@ def _tasks(
     vectors = [found_vector(one.get("deletionVector"), run.store) for one in fields]
     cores = run.spark.sparkContext.defaultParallelism if staging.may_join else 0
     even = float((sizes + FILE_COST).sum()) / cores if cores else math.inf
-    has_years = shows_years(source, positions)
+    has_years = shows_years(source, positions, "timestamp", 1)
+    may_be_old = np.zeros(len(positions), bool)
+    if refuses_old_dates(run.spark):
+        may_be_old = ~shows_years(source, positions, "date|timestamp", _MODERN)
     tasks, end = [], 0
     for bin_, row in zip(bins, values, strict=True):
         start, end = end, end + len(bin_.positions)
@@ -115,6 +121,7 @@ def _tasks(
                 schema=schema,
                 constants=constants,
                 has_years=bool(has_years[first:last].all()),
+                needs_version=bool(may_be_old[first:last].any()),
                 footer={"org.apache.spark.version": run.spark.version},
                 vectors={inputs[i][0]: vector for i in range(first, last) if (vector := vectors[i])},
                 row_ids={inputs[i][0]: row_ids(fields[i], tracking) for i in range(first, last) if tracking},

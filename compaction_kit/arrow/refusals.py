@@ -51,6 +51,8 @@ _SIMPLE = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+# Of what is LEGACY or EXCEPTION, and not CORRECTED (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
+_REBASE_MODES = ("datetimeRebaseModeInRead", "int96RebaseModeInRead")
 # Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
 _ONE_PROCESS = re.compile(r"local($|\[)")
 # The oldest pyarrow that executors may have: 14 doesn't know the checksums of pages.
@@ -159,12 +161,22 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
 
 def legacy_setting(spark: SparkSession) -> str | None:
     """Return the setting by which Spark reads some dates or times as others than the files have, if any."""
-    for name in ("datetimeRebaseModeInRead", "int96RebaseModeInRead"):
-        if (spark.conf.get(f"spark.sql.parquet.{name}", None) or "").upper() == "LEGACY":
+    for name in _REBASE_MODES:
+        if _setting(spark, name) == "LEGACY":
             return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"
-    if (spark.conf.get("spark.sql.parquet.int96TimestampConversion", None) or "").lower() == "true":
+    if _setting(spark, "int96TimestampConversion") == "TRUE":
         return "spark.sql.parquet.int96TimestampConversion is true, so that Spark shifts some timestamps"
     return None
+
+
+def refuses_old_dates(spark: SparkSession) -> bool:
+    """Return whether Spark refuses dates before 1900, or 1582, in files that don't name its release."""
+    return any(_setting(spark, name) == "EXCEPTION" for name in _REBASE_MODES)
+
+
+def _setting(spark: SparkSession, name: str) -> str:
+    # By no default here, it is Spark's own.
+    return str(spark.conf.get(f"spark.sql.parquet.{name}")).upper()
 
 
 def _refuse_content(spark: SparkSession | None, snapshot: Snapshot) -> str | None:

@@ -27,7 +27,7 @@ Leaf = tuple[tuple[str, ...], Any]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 # In stats, years of more or less than four digits have a sign.
-_YEARS = re.compile(r"(?!0000)\d{4}-")
+_YEAR = re.compile(r"(\d{4})-")
 # Stands for a number while JSON is written; no text in stats can hold it by chance.
 _MARK = f"number {uuid.uuid4()} "
 _MARKED = re.compile(f'"{_MARK}([^"]*)"')
@@ -107,18 +107,26 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedSt
     return MergedStats(sum(counts), _json(merged), indexed) if is_tight else MergedStats(None, "", indexed)
 
 
-def shows_years(source: Files, positions: np.ndarray) -> np.ndarray:
-    """Return whether the stats of each file show that all its timestamps are of the years 1 to 9999."""
-    leaves = [leaf for leaf in data_leaves(source.snapshot.metadata) if '"timestamp' in json.dumps(leaf[1])]
+def shows_years(source: Files, positions: np.ndarray, kinds: str, first: int) -> np.ndarray:
+    """Return whether the stats of each file show that all its values are of the years `first` to 9999.
+
+    `kinds` is a pattern that types begin with.
+    """
+    of_kind = re.compile(f'"({kinds})')
+    leaves = [leaf for leaf in data_leaves(source.snapshot.metadata) if of_kind.search(json.dumps(leaf[1]))]
     # Those in lists and maps have no bounds.
     if not all(isinstance(kind, str) for _, kind in leaves) or not leaves:
         return np.full(len(positions), not leaves)
+
+    def is_within(value: Any) -> bool:
+        year = _YEAR.match(str(value))
+        return year is not None and int(year[1]) >= first
 
     def shows(text: str | None) -> bool:
         file = _parsed(text)
         return file is not None and all(
             _value(file, "nullCount", path) == file["numRecords"]
-            or all(_YEARS.match(str(_value(file, name, path))) for name in ("minValues", "maxValues"))
+            or all(is_within(_value(file, name, path)) for name in ("minValues", "maxValues"))
             for path, _ in leaves
         )
 

@@ -1,9 +1,11 @@
 """Plans run by the strategy "arrow", beside what Delta itself makes of them, or refused by the log."""
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,13 @@ from compaction_kit import open_table
 from compaction_kit.arrow import strategy
 from compaction_kit.arrow.refusals import refuse_changes, refuse_table
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import ConflictError
+from compaction_kit.errors import ConflictError, RunFailedError
 from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.delta import OptimizeTransaction
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, handmade
 from tests.chance import examples
+from tests.conftest import SetConf
 from tests.execute.meanwhile import once_rewriting
 from tests.execute.test_optimize import assert_done_as_planned
 from tests.folders import data_files
@@ -164,6 +167,27 @@ def test_an_own_commit_whose_answer_was_lost_is_no_conflict(
     assert (result.versions, result.conflicts) == ((5,), ())
     assert_done_by_arrow(changed, plan, result)
     assert on_disk(changed) == rows
+
+
+@pytest.mark.parametrize("name", ["datetimeRebaseModeInRead", "int96RebaseModeInRead"])
+def test_old_dates_that_spark_refuses_are_left_to_it(tmp_path: Path, confs: SetConf, name: str) -> None:
+    """Nothing says by which calendar they were written."""
+    confs(f"spark.sql.parquet.{name}", "EXCEPTION")
+    int96 = {"use_deprecated_int96_timestamps": name.startswith("int96")}
+    for year in (1500, 1901):
+        table, kind = tmp_path / str(year), pa.timestamp("us", "UTC")
+        rows = pa.table({"t": pa.array([datetime(year, 1, 1)], kind)})
+        adds = [handmade.write_data(table, f"{part}.parquet", rows, **int96) for part in "ab"]
+        bounds = {name: {"t": f"{year}-01-01T00:00:00.000Z"} for name in ("minValues", "maxValues")}
+        for action in adds:
+            action["add"]["stats"] = json.dumps({"numRecords": 1, "nullCount": {"t": 0}} | bounds)
+        handmade.write_log(table, [handmade.metadata({"t": "timestamp"}), *adds])
+        plan = open_table(table).plan_compaction()
+        if year == 1901:
+            assert plan.run().strategy == "arrow"
+        else:
+            with pytest.raises(RunFailedError, match="nothing was committed"):
+                plan.run()
 
 
 def test_a_feature_that_comes_meanwhile_is_a_conflict(changed: Path) -> None:

@@ -79,11 +79,12 @@ class FileReader:
         has_years: bool,
         vectors: Mapping[str, Sequence[Any]],
         row_ids: Mapping[str, Mapping[str, int]],
+        needs_version: bool = False,
     ):
-        """See `RewriteTask` for the last three."""
+        """See `RewriteTask` for all but the first two."""
         self._columns, self._storage, self._has_years = columns, storage, has_years
         self._vectors = {path: Vector(*vector) for path, vector in vectors.items()}
-        self._row_ids = row_ids
+        self._row_ids, self._needs_version = row_ids, needs_version
         self._wanted: list[str] = []
         self._leaves: list[_Leaf] = []
         # None for all of a file's columns.
@@ -144,6 +145,8 @@ class FileReader:
         self._footer = file.metadata.metadata or {}
         if (sign := legacy_sign(self._footer)) is not None:
             raise Refused(f"a file has dates of the old calendar ({sign})")
+        if self._needs_version and _VERSION not in self._footer:
+            raise Refused("a file may have dates of the old calendar, which Spark refuses (EXCEPTION)")
         names = file.schema_arrow.names
         self._wanted = self._columns.found_in(file.schema_arrow)
         self._selected = None if self._wanted == names else self._wanted

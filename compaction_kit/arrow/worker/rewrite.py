@@ -42,6 +42,8 @@ class RewriteTask(NamedTuple):
         constants: The columns that aren't read from the inputs, and the value of all rows: partition
             columns, as the log has them.
         has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
+        needs_version: Whether to refuse files that don't name Spark's release, because they may have dates
+            that Spark refuses.
         footer: The output's key-value metadata.
         vectors: Deletion vectors, as tuples of `Vector`'s fields, by the input's place.
         row_ids: For each input of a table that tracks rows, by its place: the columns for row ids and row
@@ -63,6 +65,7 @@ class RewriteTask(NamedTuple):
     row_ids: Mapping[str, Mapping[str, int]] = {}
     with_bounds: bool = False
     joins: bool = False
+    needs_version: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -214,7 +217,7 @@ def rewrite(
     """
     storage, columns = storage or Storage(), columns or _columns(task)
     constants = [pa.array([value], columns.output.field(name).type) for name, value in task.constants.items()]
-    reader = FileReader(columns, storage, task.has_years, task.vectors, task.row_ids)
+    reader = FileReader(columns, storage, task.has_years, task.vectors, task.row_ids, task.needs_version)
     paths = [path for path, _ in task.inputs]
     may_copy = storage.is_local and not task.row_ids and len(task.vectors) < len(paths)
     if may_copy and min(size for _, size in task.inputs) >= WHOLE_BYTES:
@@ -248,7 +251,9 @@ def rewrite(
             # So are the types of columns.
             storage.delete(output)
             columns = columns.leaving(found.columns)
-            reader = FileReader(columns, storage, task.has_years, task.vectors, task.row_ids)
+            reader = FileReader(
+                columns, storage, task.has_years, task.vectors, task.row_ids, task.needs_version
+            )
         except BaseException:
             storage.delete(output)
             raise
