@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compaction_kit.arrow.job import FILE_COST
-from compaction_kit.arrow.refusals import refuse_table
-from compaction_kit.arrow.vectors import tracking_columns
+from compaction_kit.arrow.refusals import refuse_table, tracking_columns
 from compaction_kit.arrow.worker import WHOLE_BYTES
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import CompactionKitError

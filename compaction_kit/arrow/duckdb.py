@@ -17,9 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow.copied import BytesComparison, DataFile
-from compaction_kit.arrow.job import FILE_COST, balanced
-from compaction_kit.arrow.refusals import data_schema, legacy_setting, runs_in_driver
-from compaction_kit.arrow.vectors import found_vector, is_far
+from compaction_kit.arrow.job import FILE_COST, balanced, found_vector
+from compaction_kit.arrow.refusals import data_schema, is_far, legacy_setting, runs_in_driver
 from compaction_kit.arrow.worker import Content, read_content
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import UnsupportedTableError, reason_of

@@ -1,5 +1,6 @@
 """One Spark job that rewrites bins: large ones in several parts, which a second job joins."""
 
+import base64
 import contextlib
 import itertools
 import math
@@ -7,22 +8,30 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from compaction_kit.arrow import worker
-from compaction_kit.arrow.refusals import data_schema, has_partition_columns, refuses_old_dates
+from compaction_kit.arrow.refusals import (
+    data_schema,
+    has_partition_columns,
+    refuses_old_dates,
+    tracking_columns,
+)
 from compaction_kit.arrow.staging import Staging, staging_for
 from compaction_kit.arrow.stats import shows_years
-from compaction_kit.arrow.vectors import found_vector, row_fields, row_ids, tracking_columns
 from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, rewrite_bins
+from compaction_kit.arrow.worker.vectors import Vector
 from compaction_kit.execute.failures import BinFailed
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Run
 from compaction_kit.files import Files
-from compaction_kit.log.paths import folder_of, places
+from compaction_kit.log.actions import field_of
+from compaction_kit.log.paths import TO_RFC1924, deletion_vector_file, folder_of, places
 from compaction_kit.plan.partitions import typed_value
+from compaction_kit.storage import Store
 from compaction_kit.times import session_zone
 
 # Tasks for each core: enough of them to end together, and to show progress if there is much to do.
@@ -33,7 +42,6 @@ _TASK_COST = 64 << 20
 FILE_COST = 48 << 10
 # Parts smaller than this make row groups that are too small.
 LEAST_PART = 4 << 20
-
 # Spark may refuse dates before 1582, and times before 1900: from this year on they aren't, in whatever zone.
 _MODERN = 1901
 
@@ -81,35 +89,23 @@ def rewritten(run: Run, bins: Sequence[Bin]) -> Iterator[dict[int, RewriteOutput
 def _tasks(
     run: Run, bins: Sequence[Bin], values: Sequence[PartitionValues], staging: Staging
 ) -> list[RewriteTask]:
-    source, metadata = run.plan.source, run.plan.source.snapshot.metadata
-    with_partition_columns = has_partition_columns(run.spark, source.snapshot)
-    tracking = tracking_columns(metadata)
-    schema = data_schema(metadata, with_partition_columns, tracking).serialize().to_pybytes()
-    # The partition columns that outputs have: name in files, name, type.
-    columns = [
-        (metadata.physical_names[name], name, metadata.column_types[name])
-        for name in metadata.partition_columns
-        if with_partition_columns
-    ]
-    zone = session_zone(run.spark) if any(kind == "timestamp" for *_, kind in columns) else None
+    source, snapshot = run.plan.source, run.plan.source.snapshot
+    tracking = tracking_columns(snapshot.metadata)
+    with_columns = has_partition_columns(run.spark, snapshot)
+    schema = data_schema(snapshot.metadata, with_columns, tracking).serialize().to_pybytes()
     positions = np.concatenate([bin_.positions for bin_ in bins])
     paths, sizes = places(source.paths(positions), run.store).to_pylist(), source.sizes[positions]
     inputs = list(zip(map(run.store.place, paths), sizes.tolist(), strict=True))
     fields = row_fields(source, positions)
     vectors = [found_vector(one.get("deletionVector"), run.store) for one in fields]
+    has_years, may_be_old = _calendar(run, positions)
     cores = run.spark.sparkContext.defaultParallelism if staging.may_join else 0
     even = float((sizes + FILE_COST).sum()) / cores if cores else math.inf
-    has_years = shows_years(source, positions, "timestamp", 1)
-    may_be_old = np.zeros(len(positions), bool)
-    if refuses_old_dates(run.spark):
-        may_be_old = ~shows_years(source, positions, "date|timestamp", _MODERN)
     tasks, end = [], 0
-    for bin_, row in zip(bins, values, strict=True):
+    for bin_, constants in zip(bins, _constants(run, values), strict=True):
         start, end = end, end + len(bin_.positions)
         has_vectors = any(vectors[start:end])
-        is_plain = not has_vectors and not tracking
-        cuts = [start + cut for cut in _cuts(sizes[start:end], even, is_plain)]
-        constants = {key: typed_value(row[key], name, kind, zone) for key, name, kind in columns}
+        cuts = [start + cut for cut in _cuts(sizes[start:end], even, not (has_vectors or tracking))]
         for part, (first, last) in enumerate(itertools.pairwise(cuts)):
             task = RewriteTask(
                 number=bin_.number,
@@ -129,6 +125,27 @@ def _tasks(
             )
             tasks.append(task)
     return tasks
+
+
+def _calendar(run: Run, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return of which files all times have four-digit years, and which may have dates that Spark refuses."""
+    has_years = shows_years(run.plan.source, positions, "timestamp", 1)
+    if not refuses_old_dates(run.spark):
+        return has_years, np.zeros(len(positions), bool)
+    return has_years, ~shows_years(run.plan.source, positions, "date|timestamp", _MODERN)
+
+
+def _constants(run: Run, values: Sequence[PartitionValues]) -> list[dict[str, Any]]:
+    """Return the values of the partition columns that outputs have, by their name there, for each bin."""
+    snapshot = run.plan.source.snapshot
+    if not has_partition_columns(run.spark, snapshot):
+        return [{} for _ in values]
+    metadata, zone = snapshot.metadata, session_zone(run.spark)
+    columns = [
+        (metadata.physical_names[name], name, metadata.column_types[name])
+        for name in metadata.partition_columns
+    ]
+    return [{key: typed_value(row[key], name, kind, zone) for key, name, kind in columns} for row in values]
 
 
 def _rewrite(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[RewriteOutput]:
@@ -220,3 +237,43 @@ def partition_values(source: Files, positions: np.ndarray) -> list[PartitionValu
     columns = [rows[f"partition.{name}"].to_pylist() for name in names]
     keys = [source.snapshot.metadata.physical_names[name] for name in names]
     return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def row_fields(source: Files, positions: np.ndarray) -> list[dict[str, Any]]:
+    """Return the fields of files' add actions that only some have, and their remove actions repeat.
+
+    They are deletionVector, baseRowId and defaultRowCommitVersion.
+    """
+    snapshot = source.snapshot
+    if not snapshot.has_vectors and "rowTracking" not in snapshot.protocol.writer_features:
+        return [{}] * len(positions)
+    rows = snapshot.removal_fields.take(pa.array(source.in_snapshot(positions))).to_pylist()
+    found: list[dict[str, Any]] = [{} for _ in rows]
+    for fields, row in zip(found, rows, strict=True):
+        for name, value in row.items():
+            outer, _, inner = field_of(name)[0].partition(".")
+            if value is not None and inner:
+                fields.setdefault(outer, {})[inner] = value
+            elif value is not None:
+                fields[outer] = value
+    return found
+
+
+def found_vector(descriptor: dict[str, Any] | None, store: Store) -> tuple[Any, ...] | None:
+    """Return where a deletion vector is, or its bytes if it is inline, as a tuple of `Vector`'s fields.
+
+    `descriptor` is as in the log (protocol, "Deletion Vector Descriptor Schema"); None without one.
+    """
+    if descriptor is None:
+        return None
+    kind, name, size = (descriptor[key] for key in ("storageType", "pathOrInlineDv", "sizeInBytes"))
+    offset, cardinality = descriptor.get("offset", 0), descriptor["cardinality"]
+    if place := deletion_vector_file(f"{kind}{name}@{offset}", store):
+        return tuple(Vector(b"", store.place(place), offset, size, cardinality))
+    inline = base64.b85decode(name.encode().translate(TO_RFC1924))[:size]
+    return tuple(Vector(inline, "", offset, size, cardinality))
+
+
+def row_ids(fields: dict[str, Any], tracking: Sequence[str]) -> dict[str, int]:
+    """Return what a file's rows have where its columns for row ids and row commit versions have nothing."""
+    return dict(zip(tracking, (fields["baseRowId"], fields["defaultRowCommitVersion"]), strict=True))

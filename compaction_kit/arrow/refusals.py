@@ -15,11 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
-from compaction_kit.arrow.vectors import is_far, tracking_columns
 from compaction_kit.arrow.worker.files import is_there
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
-from compaction_kit.log.paths import is_remote, is_unreadable, places
+from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
@@ -50,6 +49,7 @@ _SIMPLE = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_MATERIALIZED = ("materializedRowIdColumnName", "materializedRowCommitVersionColumnName")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 # Of what is LEGACY or EXCEPTION, and not CORRECTED (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _REBASE_MODES = ("datetimeRebaseModeInRead", "int96RebaseModeInRead")
@@ -219,6 +219,23 @@ def has_partition_columns(spark: SparkSession, snapshot: Snapshot) -> bool:
         return True
     written = snapshot.metadata.configuration.get("delta.writePartitionColumnsToParquet", "true")
     return writes_partition_columns(spark) and written.lower() == "true"
+
+
+def is_far(vector_id: str | None, store: Store) -> bool:
+    """Return whether a deletion vector, by its id in the log, is in a file that the store doesn't reach."""
+    return "://" in (deletion_vector_file(vector_id, store) or "")
+
+
+def tracking_columns(metadata: Metadata) -> list[str]:
+    """Return the columns of data files for row ids and row commit versions; none if rows aren't tracked.
+
+    Rows without values there have baseRowId and their number in the file, and defaultRowCommitVersion
+    (protocol, "Row Tracking"; RowTracking.preserveRowTrackingColumns).
+    """
+    configuration = metadata.configuration
+    if configuration.get("delta.enableRowTracking", "").lower() != "true":
+        return []
+    return [configuration[f"delta.rowTracking.{name}"] for name in _MATERIALIZED]
 
 
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:

@@ -26,8 +26,6 @@ from compaction_kit.log.protocol import Metadata
 Leaf = tuple[tuple[str, ...], Any]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# In stats, years of more or less than four digits have a sign.
-_YEAR = re.compile(r"(\d{4})-")
 # Stands for a number while JSON is written; no text in stats can hold it by chance.
 _MARK = f"number {uuid.uuid4()} "
 _MARKED = re.compile(f'"{_MARK}([^"]*)"')
@@ -119,8 +117,9 @@ def shows_years(source: Files, positions: np.ndarray, kinds: str, first: int) ->
         return np.full(len(positions), not leaves)
 
     def is_within(value: Any) -> bool:
-        year = _YEAR.match(str(value))
-        return year is not None and int(year[1]) >= first
+        # Years of more or less than four digits have a sign.
+        year, dash, _ = str(value).partition("-")
+        return bool(dash) and len(year) == 4 and year.isdecimal() and int(year) >= first
 
     def shows(text: str | None) -> bool:
         file = _parsed(text)

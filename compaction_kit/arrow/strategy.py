@@ -17,10 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten
+from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten, row_fields
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
 from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats
-from compaction_kit.arrow.vectors import row_fields
 from compaction_kit.arrow.worker import WHOLE_BYTES, RewriteOutput
 from compaction_kit.execute.commits import as_add, commits_of, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
@@ -82,6 +81,10 @@ class _Inputs:
     num_vectors: int
 
 
+_Done = tuple[_Inputs, RewriteOutput]
+_Pending = dict[int, RewriteOutput]
+
+
 class _ArrowRun:
     """One run, with the bins that are refused on the way."""
 
@@ -141,11 +144,7 @@ class _ArrowRun:
         return transaction, _inputs(self._run.plan.source, bins)
 
     def _commit(
-        self,
-        transaction: OptimizeTransaction,
-        bins: list[Bin],
-        done: Mapping[int, tuple[_Inputs, RewriteOutput]],
-        pending: dict[int, RewriteOutput],
+        self, transaction: OptimizeTransaction, bins: list[Bin], done: Mapping[int, _Done], pending: _Pending
     ) -> list[Bin]:
         """Compare and commit outputs; returns the live part of bins of which other writers took files."""
         run, lost, is_counted = self._run, list[Bin](), False
@@ -158,10 +157,7 @@ class _ArrowRun:
             if gone and not is_counted:
                 self._count_conflict(TableChanged(f"files of {format_count(len(gone), 'bin')} are gone"))
             if gone and proof is not None:
-                # If all bins and these have the same content as their outputs, so have the rest. Each reader
-                # has hashes of its own: if another one compared these, the rest is compared once more.
-                part = self._compare(_file_actions(run.store, gone))
-                proof = proof - part if {*part.readers} <= {*proof.readers} else None
+                proof = self._without(proof, gone)
             kept = [done[bin_.number] for bin_ in bins]
             named = {output.number: output for _, output in kept if output.num_rows}
             if not named:
@@ -179,8 +175,6 @@ class _ArrowRun:
             except Exception as error:
                 if not is_conflict(error):
                     raise
-                if self._is_committed(actions, transaction.version):
-                    break
                 pending |= named
                 self._count_conflict(error)
                 transaction, is_counted = OptimizeTransaction(run.spark, run.table), True
@@ -188,8 +182,16 @@ class _ArrowRun:
             run.record.fingerprint += proof
         return lost
 
+    def _without(self, proof: Fingerprint, gone: Sequence[_Done]) -> Fingerprint | None:
+        """Return the proof of the rest: if all bins and these are as their outputs, so are the others.
+
+        Each reader has hashes of its own: None if another one compares these.
+        """
+        part = self._compare(_file_actions(self._run.store, gone))
+        return proof - part if {*part.readers} <= {*proof.readers} else None
+
     def _is_committed(self, actions: Iterable[str], version: int) -> bool:
-        """Return whether actions are committed: Delta may find its own file where the answer was lost."""
+        """Return whether a conflict is with these actions: Delta tries again where an answer was lost."""
         commits = commits_of(self._run.store, self._run.plan.id, version)
         added = {add["path"] for commit in commits for add in commit.adds}
         return any(json.loads(line).get("add", {}).get("path") in added for line in actions)
@@ -197,7 +199,7 @@ class _ArrowRun:
     def _commit_actions(
         self,
         transaction: OptimizeTransaction,
-        actions: Iterable[str],
+        actions: Sequence[str],
         metrics: Mapping[str, int],
         proof: Fingerprint | None,
     ) -> None:
@@ -215,7 +217,9 @@ class _ArrowRun:
             finally:
                 # After Ctrl-C too: else the error says that nothing is committed, and a moment later it is.
                 wait([outcome])
-            outcome.result()
+            error = outcome.exception()
+            if error and not (is_conflict(error) and self._is_committed(actions, transaction.version)):
+                raise error
 
     def _compare(self, lines: Iterable[str]) -> Fingerprint:
         """Compare the rows that file actions remove and add, before they are committed."""
@@ -258,7 +262,7 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
     return found
 
 
-def _file_actions(store: Store, done: Iterable[tuple[_Inputs, RewriteOutput]]) -> list[str]:
+def _file_actions(store: Store, done: Iterable[_Done]) -> list[str]:
     """Return the add of each bin's output, if that has rows, and the removes of its inputs, in JSON."""
     actions: list[str] = []
     for inputs, output in done:
@@ -276,7 +280,7 @@ def _file_actions(store: Store, done: Iterable[tuple[_Inputs, RewriteOutput]]) -
     return actions
 
 
-def _metrics(done: Sequence[tuple[_Inputs, RewriteOutput]]) -> dict[str, int]:
+def _metrics(done: Sequence[_Done]) -> dict[str, int]:
     """Return OPTIMIZE's metrics for the history (OptimizeExecutor, createMetrics)."""
     added = sorted(output.size_bytes for _, output in done if output.num_rows)
     removed = [size_bytes for inputs, _ in done for size_bytes in inputs.sizes]

@@ -173,7 +173,7 @@ def test_an_own_commit_whose_answer_was_lost_is_no_conflict(
 def test_old_dates_that_spark_refuses_are_left_to_it(tmp_path: Path, confs: SetConf, name: str) -> None:
     """Nothing says by which calendar they were written."""
     confs(f"spark.sql.parquet.{name}", "EXCEPTION")
-    int96 = {"use_deprecated_int96_timestamps": name.startswith("int96")}
+    int96: dict[str, Any] = {"use_deprecated_int96_timestamps": name.startswith("int96")}
     for year in (1500, 1901):
         table, kind = tmp_path / str(year), pa.timestamp("us", "UTC")
         rows = pa.table({"t": pa.array([datetime(year, 1, 1)], kind)})

@@ -5,6 +5,8 @@ another.
 """
 
 from compaction_kit.arrow.worker.content import Content, read_content
-from compaction_kit.arrow.worker.rewrite import WHOLE_BYTES, RewriteOutput, RewriteTask, rewrite_bins
+from compaction_kit.arrow.worker.inputs import RewriteTask
+from compaction_kit.arrow.worker.outputs import RewriteOutput
+from compaction_kit.arrow.worker.rewrite import WHOLE_BYTES, rewrite_bins
 
 __all__ = ["WHOLE_BYTES", "Content", "RewriteOutput", "RewriteTask", "read_content", "rewrite_bins"]

@@ -130,35 +130,28 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     if column.type == wanted:
         return column
-    if _is_same(column.type, wanted):
+    if _plain(column.type) == _plain(wanted):
         return column.cast(wanted)
     raise Refused(f"a file has {column.type} where the table has {wanted}")
 
 
-def _is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a cast from one type to the other changes no value."""
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type that is the same for all types between which a cast changes no value."""
     types = pa.types
-    if types.is_dictionary(found):
-        found = found.value_type
-    if types.is_dictionary(wanted):
-        wanted = wanted.value_type
-    if types.is_timestamp(found) and types.is_timestamp(wanted):
+    if types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if types.is_struct(kind):
+        return pa.struct([(field.name, _plain(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if types.is_timestamp(kind):
         # INT96 has no zone in its type, and Spark means UTC.
-        return bool(found.unit == wanted.unit)
-    if types.is_struct(found) and types.is_struct(wanted):
-        names = [[field.name for field in kind] for kind in (found, wanted)]
-        return names[0] == names[1] and all(
-            _is_same(one.type, other.type) for one, other in zip(found, wanted, strict=True)
-        )
-    if types.is_map(found) and types.is_map(wanted):
-        return _is_same(found.key_type, wanted.key_type) and _is_same(found.item_type, wanted.item_type)
-    if (types.is_list(found) or types.is_large_list(found)) and types.is_list(wanted):
-        return _is_same(found.value_type, wanted.value_type)
-    if types.is_string(wanted):
-        return bool(types.is_large_string(found) or types.is_string_view(found) or found == wanted)
-    if types.is_binary(wanted):
-        return bool(types.is_large_binary(found) or types.is_binary_view(found) or found == wanted)
-    return bool(found == wanted)
+        return pa.timestamp(kind.unit)
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if types.is_large_binary(kind) or types.is_binary_view(kind) else kind
 
 
 def with_constants(rows: pa.Table, constants: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:

@@ -72,15 +72,10 @@ def read_content(
 ) -> Iterator[tuple[Any, ...]]:
     """Read chunks of files, and yield the content of each partition in them, up to the first failure.
 
-    Args:
-        chunks: The number of a side, and its files that are read together: for each the number of its
-            partition, its place, its bytes and its deletion vector, as `copied.DataFile` has them.
-        schema: The columns to read, by physical names, serialized.
-        report: Called with the bytes of each chunk that is done.
-        files: Of the table, if they aren't on a local disk.
-
-    Returns:
-        Tuples of `Content`'s fields.
+    Chunks have the number of a side, and its files that are read together, as tuples of `copied.DataFile`'s
+    fields; results are tuples of `Content`'s. `schema` has the columns to read, by physical names,
+    serialized; `report` is called with the bytes of each chunk that is done; `files` is the file system of a
+    table that isn't on a local disk.
     """
     spare_modules()
     try:

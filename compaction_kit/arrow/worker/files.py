@@ -1,21 +1,23 @@
 """How executors reach files: a `pyarrow.fs.FileSystem`, and the system's own calls where a disk is local.
 
-A place is an absolute path on a local disk, or a URI as Hadoop has it, with nothing encoded.
+A place is an absolute path on a local disk, or a URI as Hadoop has it, with nothing encoded. Hadoop keeps
+checksums beside files on local disks (org.apache.hadoop.fs.ChecksumFileSystem): `.<name>.crc` holds "crc", a
+zero byte, the number of bytes per checksum, and the CRC-32 of each such piece of the file, big-endian.
 """
 
 import contextlib
+import io
 import os
 import pickle
 import tempfile
+import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
-
-from compaction_kit.arrow.worker.checksums import check_file, checksum_path, write_checksums
 
 # Requests that a task has in flight at most, and how often each is tried where a store is busy: 6 tries take
 # 5 to 20 s.
@@ -31,6 +33,8 @@ _BINS, _BINS_BYTES = 8, 16 << 20
 # Of local files that aren't read whole, each column is read ahead by this many bytes: else all columns of a
 # row group are read before the first row is decoded.
 _BUFFER_BYTES = 1 << 20
+# Readers go by the number of bytes per checksum, so outputs get larger pieces than Hadoop's 512 bytes.
+_MAGIC, _PIECE_BYTES, _SUMMED_BYTES = b"crc\0", 1 << 16, 1 << 20
 
 # A place, and the bytes of the file there.
 Input = tuple[str, int]
@@ -75,6 +79,19 @@ class Storage:
     def create(self, place: str) -> pa.NativeFile:
         """Open a new file; an object is there when it is closed, also by an error."""
         return self._system.open_output_stream(_key(place))
+
+    @contextlib.contextmanager
+    def writing(self, place: str, at_once: bool) -> Iterator[pa.NativeFile]:
+        """Give what to write a new file to, perhaps at once at the end; none is left after an error."""
+        try:
+            with pa.BufferOutputStream() if at_once else self.create(place) as sink:
+                yield sink
+                if at_once:
+                    with self.create(place) as file:
+                        file.write(sink.getvalue())
+        except BaseException:
+            self.delete(place)
+            raise
 
     def delete(self, place: str) -> None:
         """Delete a file as far as that can be: the driver looks for what is left."""
@@ -178,6 +195,34 @@ class Storage:
 def is_there(place: str, files: fs.FileSystem | None) -> bool:
     """Return whether a file or folder is at a place."""
     return Storage(files).exists(place)
+
+
+def checksum_path(path: str) -> str:
+    """Return where Hadoop keeps the checksums of a file."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}.{name}.crc"
+
+
+def check_file(path: str, data: bytes | None = None) -> None:
+    """Compare a file, or its bytes if they were read, with its checksums; OSError if they differ."""
+    with open(checksum_path(path), "rb") as sums:
+        known = sums.read()
+    size = int.from_bytes(known[4:8])
+    with open(path, "rb") if data is None else io.BytesIO(data) as file:
+        if known[:4] != _MAGIC or not 0 < size <= _SUMMED_BYTES or b"".join(_sums(file, size)) != known[8:]:
+            raise OSError(f"{path} differs from its checksums in {checksum_path(path)}: one is damaged")
+
+
+def write_checksums(path: str) -> None:
+    """Write checksums of a file as Hadoop does."""
+    with open(path, "rb") as file, open(checksum_path(path), "xb") as sums:
+        sums.write(_MAGIC + _PIECE_BYTES.to_bytes(4) + b"".join(_sums(file, _PIECE_BYTES)))
+
+
+def _sums(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while block := file.read(_SUMMED_BYTES // size * size):
+        view = memoryview(block)
+        yield b"".join(zlib.crc32(view[at : at + size]).to_bytes(4) for at in range(0, len(view), size))
 
 
 def _made_again(files: fs.FileSystem) -> fs.FileSystem:

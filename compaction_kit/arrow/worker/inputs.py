@@ -32,6 +32,53 @@ _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _VERSION, _FIRST_OF_TODAY = b"org.apache.spark.version", (3, 1)
 
 
+class RewriteTask(NamedTuple):
+    """A bin, or some of its files.
+
+    Attributes:
+        number: The bin's number.
+        part: Which of the bin's parts it is.
+        parts: How many the bin has.
+        joins: Whether the inputs are the outputs of all parts.
+        inputs: Places, as `files` has them, with the bytes of each.
+        output: What the output's place begins with. Each try of a task ends it differently, so that two of
+            them never write to one file.
+        lease: The place of a file that is deleted as soon as outputs are of no use any more.
+        schema: Of the output, serialized: the columns of `constants` last.
+        constants: The columns that aren't read from the inputs, and the value of all rows: partition
+            columns, as the log has them.
+        has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
+        needs_version: Whether to refuse files that don't name Spark's release, because they may have dates
+            that Spark refuses.
+        footer: The output's key-value metadata.
+        vectors: Deletion vectors, as tuples of `Vector`'s fields, by the input's place.
+        row_ids: For each input of a table that tracks rows, by its place: the columns for row ids and row
+            commit versions, with the id of the first row, and the version of rows that have none there.
+        with_bounds: Whether to return the output's bounds, because the bin has deleted rows.
+    """
+
+    number: int
+    part: int
+    parts: int
+    inputs: Sequence[Input]
+    output: str
+    lease: str
+    schema: bytes
+    constants: Mapping[str, Any]
+    has_years: bool
+    footer: dict[str, str]
+    vectors: Mapping[str, Sequence[Any]] = {}
+    row_ids: Mapping[str, Mapping[str, int]] = {}
+    with_bounds: bool = False
+    joins: bool = False
+    needs_version: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its inputs."""
+        return sum(size for _, size in self.inputs)
+
+
 class Codec(NamedTuple):
     """What pyarrow calls a codec, the level that Spark uses, and the end of a file's name."""
 
@@ -68,23 +115,13 @@ class _Leaf(NamedTuple):
 
 
 class FileReader:
-    """Reads files of one table; `codec` is the first file's, or Spark's default if that has no rows."""
+    """Reads a task's files; `codec` is the first file's, or Spark's default if that has no rows."""
 
     codec: Codec
 
-    def __init__(
-        self,
-        columns: Columns,
-        storage: Storage,
-        has_years: bool,
-        vectors: Mapping[str, Sequence[Any]],
-        row_ids: Mapping[str, Mapping[str, int]],
-        needs_version: bool = False,
-    ):
-        """See `RewriteTask` for all but the first two."""
-        self._columns, self._storage, self._has_years = columns, storage, has_years
-        self._vectors = {path: Vector(*vector) for path, vector in vectors.items()}
-        self._row_ids, self._needs_version = row_ids, needs_version
+    def __init__(self, task: RewriteTask, columns: Columns, storage: Storage):
+        """Take a task, with the columns and the storage of its table."""
+        self.task, self.columns, self.storage = task, columns, storage
         self._wanted: list[str] = []
         self._leaves: list[_Leaf] = []
         # None for all of a file's columns.
@@ -94,7 +131,7 @@ class FileReader:
         self._schema: pq.ParquetSchema | None = None
         self._footer: dict[bytes, bytes] | None = None
 
-    def tables(self, inputs: Sequence[Input]) -> Iterator[pa.Table]:
+    def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of files that aren't deleted, in order, with the table's columns that each file has.
 
         Raises:
@@ -102,16 +139,17 @@ class FileReader:
             TextsFound: Texts are far larger than their dictionaries, and don't stay in them.
             OSError, ArrowException: A file can't be read.
         """
-        vectors = {path: self._vectors[path] for path, _ in inputs if path in self._vectors}
-        bitmaps = read_vectors(vectors, self._storage)
-        for path, data in self._storage.loaded(inputs):
+        marked, row_ids = self.task.vectors, self.task.row_ids
+        vectors = {path: Vector(*marked[path]) for path, _ in self.task.inputs if path in marked}
+        bitmaps = read_vectors(vectors, self.storage)
+        for path, data in self.storage.loaded(self.task.inputs):
             try:
                 with self.opened(path, data) as file:
                     count = 0
                     deleted = deleted_rows(bitmaps[path], vectors[path]) if path in vectors else None
                     for table in self._rows(path, data, file):
-                        if path in self._row_ids:
-                            table = with_row_ids(table, self._row_ids[path], count)
+                        if path in row_ids:
+                            table = with_row_ids(table, row_ids[path], count)
                         count += len(table)
                         yield table if deleted is None else live_rows(table, deleted, count - len(table))
                     if count != file.metadata.num_rows:
@@ -145,27 +183,27 @@ class FileReader:
         self._footer = file.metadata.metadata or {}
         if (sign := legacy_sign(self._footer)) is not None:
             raise Refused(f"a file has dates of the old calendar ({sign})")
-        if self._needs_version and _VERSION not in self._footer:
+        if self.task.needs_version and _VERSION not in self._footer:
             raise Refused("a file may have dates of the old calendar, which Spark refuses (EXCEPTION)")
         names = file.schema_arrow.names
-        self._wanted = self._columns.found_in(file.schema_arrow)
+        self._wanted = self.columns.found_in(file.schema_arrow)
         self._selected = None if self._wanted == names else self._wanted
         self._schema, self._leaves = file.schema, _leaves_of(file.schema, self._wanted)
         self._width = sum(leaf.width for leaf in self._leaves)
         leaves = list(map(file.schema.column, range(len(file.schema))))
         self._is_flat = [leaf.path for leaf in leaves] == names
         old = [leaf.path for leaf in self._leaves if leaves[leaf.number].physical_type == "INT96"]
-        if old and not self._has_years:
+        if old and not self.task.has_years:
             raise Refused(
                 f"column {old[0]} is stored as INT96, which pyarrow reads right for the years 1 to 9999, "
                 "and the log's statistics don't show that it has no others"
             )
 
     def _open(self, path: str, data: bytes | None, unsure: Collection[str] = ()) -> pq.ParquetFile:
-        left = self._columns.in_dictionaries.union(unsure)
+        left = self.columns.in_dictionaries.union(unsure)
         is_read = data is not None
         source = (
-            pa.BufferReader(data) if is_read else path if self._storage.is_local else self._storage.open(path)
+            pa.BufferReader(data) if is_read else path if self.storage.is_local else self.storage.open(path)
         )
         metadata = pq.read_metadata(source) if left else None
         leaves = map(metadata.schema.column, range(len(metadata.schema))) if metadata else ()
@@ -175,14 +213,14 @@ class FileReader:
             read_dictionary=[leaf.path for leaf in leaves if leaf.path in left] or None,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
-            **{"buffer_size": 0, "pre_buffer": False} if is_read else self._storage.reading,
+            **{"buffer_size": 0, "pre_buffer": False} if is_read else self.storage.reading,
         )
 
     def _rows(self, path: str, data: bytes | None, file: pq.ParquetFile) -> Iterator[pa.Table]:
         metadata = file.metadata
         if not self._wanted:
             # A table without columns would not keep its number of rows.
-            schema = self._columns.schema
+            schema = self.columns.schema
             for start in range(0, metadata.num_rows, MOST_ROWS):
                 count = min(MOST_ROWS, metadata.num_rows - start)
                 yield pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
@@ -192,14 +230,14 @@ class FileReader:
         if is_small and data is not None and metadata.num_rows <= MOST_ROWS:
             yield file.read(columns=self._selected, use_threads=False)
             return
-        unsure -= self._columns.in_dictionaries
+        unsure -= self.columns.in_dictionaries
         if not unsure:
             yield from self._batches(file, batch_rows)
             return
         with self._open(path, data, unsure) as file:
             for batch in self._batches(file, batch_rows):
                 _check_texts(batch, unsure)
-                yield fitted(batch, self._columns.schema)
+                yield fitted(batch, self.columns.schema)
 
     def _decoding(self, metadata: pq.FileMetaData) -> tuple[bool, int, set[str]]:
         """Return whether all rows are small, how many to decode at once, and the texts that may be large."""

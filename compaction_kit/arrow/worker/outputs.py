@@ -2,16 +2,16 @@
 
 import contextlib
 import itertools
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compaction_kit.arrow.worker.columns import Columns, all_leaves, fitted, has_type, with_constants
-from compaction_kit.arrow.worker.files import Storage
-from compaction_kit.arrow.worker.inputs import Codec
+from compaction_kit.arrow.worker.columns import all_leaves, fitted, has_type, with_constants
+from compaction_kit.arrow.worker.inputs import FileReader, RewriteTask
 
 # A row group is closed at these bytes in memory. With what is read ahead and what is encoded, a task holds a
 # few times these, whatever the size of its bin.
@@ -24,6 +24,35 @@ _LACKING_BYTES = 8
 _SAMPLE_ROWS = 20_000
 # The number of nulls in a column, and its least and its greatest value; None for those that aren't known.
 Bounds = tuple[int, Any, Any]
+# What the names of outputs have before their codec, as Spark's have.
+STEM = ".c000."
+_LAYOUT = {
+    "version": "2.6",
+    "store_schema": False,
+    "store_decimal_as_integer": True,
+    "write_page_checksum": True,
+}
+
+
+class RewriteOutput(NamedTuple):
+    """The output of a task or a bin; if there is none, `refusal` or `failure` says why.
+
+    `start` and `end` are in seconds since 1970, `modification_time` in milliseconds; `peak_bytes` is
+    the most memory that the worker has held in its life, and `bounds` are those of leaf columns.
+    """
+
+    number: int
+    part: int
+    path: str = ""
+    size_bytes: int = 0
+    num_rows: int = 0
+    modification_time: int = 0
+    start: float = 0.0
+    end: float = 0.0
+    peak_bytes: int = 0
+    refusal: str | None = None
+    failure: str | None = None
+    bounds: Mapping[str, Bounds] = {}
 
 
 class FloatsFound(Exception):
@@ -36,12 +65,64 @@ class FloatsFound(Exception):
         super().__init__(with_nan, with_zero)
         self.with_nan, self.with_zero = with_nan, with_zero
 
+    def add(self, other: "FloatsFound") -> None:
+        """Add the columns of another."""
+        self.with_nan |= other.with_nan
+        self.with_zero |= other.with_zero
 
-def row_groups(tables: Iterator[pa.Table], columns: Columns, constants: list[pa.Array]) -> Iterator[pa.Table]:
-    """Collect rows of files until they make a row group, with the output's columns and types.
 
-    `constants` are the values of the output's last columns, as arrays of length 1.
+def new_place(task: RewriteTask, suffix: str) -> str:
+    """Return a place for a task's output that no other try of it has."""
+    return f"{task.output}-{uuid.uuid4().hex[:8]}{STEM}{suffix}"
+
+
+def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
+    """Write the rows of a task's inputs to a new file, as Spark does; returns its place and number of rows.
+
+    Columns of `floats` get no statistics, or no dictionary; those of the first row group are added to it.
+
+    Raises:
+        FloatsFound: A later row group has others of them.
+        Refused, TextsFound, OSError, ArrowException: See `FileReader.tables`.
     """
+    task, columns, storage = reader.task, reader.columns, reader.storage
+    groups = _row_groups(reader)
+    first = next(groups, columns.output.empty_table())
+    floats.add(FloatsFound(nan_columns(first), zero_columns(first)))
+    repeated = dictionary_columns(first.select(columns.schema.names)) + columns.constants.names
+    in_dictionaries = [name for name in repeated if name not in floats.with_zero]
+    # After fewer rows than make a row group there come no others.
+    at_once = task.size_bytes <= AT_ONCE_BYTES and first.nbytes <= AT_ONCE_ROWS
+    place, num_rows = new_place(task, reader.codec.suffix), 0
+    with (
+        storage.writing(place, at_once) as sink,
+        pq.ParquetWriter(
+            sink,
+            columns.output,
+            compression=reader.codec.name,
+            compression_level=reader.codec.level,
+            use_dictionary=in_dictionaries,
+            write_statistics=[name for name in columns.leaves if name not in floats.with_nan],
+            **_LAYOUT,
+        ) as writer,
+    ):
+        for group in itertools.chain([first], groups):
+            if group is not first:
+                nan = nan_columns(group) - floats.with_nan
+                zero = zero_columns(group).intersection(in_dictionaries)
+                if nan or zero:
+                    raise FloatsFound(nan, zero)
+            # By several dictionaries for one column, pyarrow would decode it.
+            writer.write_table(group.unify_dictionaries(), row_group_size=len(group) or None)
+            num_rows += len(group)
+        writer.add_key_value_metadata(task.footer)
+    return place, num_rows
+
+
+def _row_groups(reader: FileReader) -> Iterator[pa.Table]:
+    """Collect rows of files until they make a row group, with the output's columns and types."""
+    columns, values = reader.columns, reader.task.constants
+    constants = [pa.array([value], columns.output.field(name).type) for name, value in values.items()]
     held: list[pa.Table] = []
     size = 0
 
@@ -54,7 +135,7 @@ def row_groups(tables: Iterator[pa.Table], columns: Columns, constants: list[pa.
         # One chunk is written many times as fast as thousands.
         return with_constants(rows.combine_chunks(), constants, columns.output)
 
-    for table in tables:
+    for table in reader.tables():
         held.append(table)
         lacking = len(columns.output) - table.num_columns
         size += table.get_total_buffer_size() + len(table) * _LACKING_BYTES * lacking
@@ -63,65 +144,6 @@ def row_groups(tables: Iterator[pa.Table], columns: Columns, constants: list[pa.
             held, size = [], 0
     if held:
         yield group()
-
-
-def write_file(
-    path: str,
-    groups: Iterator[pa.Table],
-    columns: Columns,
-    codec: Codec,
-    floats: FloatsFound,
-    input_bytes: int,
-    footer: Mapping[str, str],
-    storage: Storage,
-) -> int:
-    """Write row groups to a new file, as Spark does; returns the number of rows.
-
-    Columns of `floats` get no statistics, or no dictionary; those of the first row group are added to it.
-    `input_bytes` is the size of the files that the rows come from, `footer` the key-value metadata.
-
-    Raises:
-        FloatsFound: A later row group has NaN in a column that gets statistics, or a zero in one that gets a
-            dictionary.
-    """
-    first = next(groups, columns.output.empty_table())
-    floats.with_nan |= nan_columns(first)
-    floats.with_zero |= zero_columns(first)
-    repeated = dictionary_columns(first.select(columns.schema.names)) + columns.constants.names
-    in_dictionaries = [name for name in repeated if name not in floats.with_zero]
-    # After fewer rows than make a row group there come no others.
-    is_small = input_bytes <= AT_ONCE_BYTES and first.nbytes <= AT_ONCE_ROWS
-    buffer = pa.BufferOutputStream() if is_small else None
-    num_rows = 0
-    with (
-        storage.create(path) if buffer is None else contextlib.nullcontext(buffer) as sink,
-        pq.ParquetWriter(
-            sink,
-            columns.output,
-            compression=codec.name,
-            compression_level=codec.level,
-            use_dictionary=in_dictionaries,
-            write_statistics=[name for name in columns.leaves if name not in floats.with_nan],
-            version="2.6",
-            store_schema=False,
-            store_decimal_as_integer=True,
-            write_page_checksum=True,
-        ) as writer,
-    ):
-        for number, group in enumerate(itertools.chain([first], groups)):
-            if number:
-                nan = nan_columns(group) - floats.with_nan
-                zero = zero_columns(group).intersection(in_dictionaries)
-                if nan or zero:
-                    raise FloatsFound(nan, zero)
-            # By several dictionaries for one column, pyarrow would decode it.
-            writer.write_table(group.unify_dictionaries(), row_group_size=len(group) or None)
-            num_rows += len(group)
-        writer.add_key_value_metadata(footer)
-    if buffer is not None:
-        with storage.create(path) as file:
-            file.write(buffer.getvalue())
-    return num_rows
 
 
 def read_bounds(metadata: pq.FileMetaData) -> dict[str, Bounds]:

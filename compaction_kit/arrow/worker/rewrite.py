@@ -7,9 +7,8 @@ import itertools
 import resource
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,80 +17,18 @@ from pyarrow.fs import FileSystem
 from compaction_kit.arrow.concat import CannotConcatenate, concatenate
 from compaction_kit.arrow.worker.columns import Columns, Refused
 from compaction_kit.arrow.worker.files import Storage
-from compaction_kit.arrow.worker.inputs import FileReader, TextsFound
-from compaction_kit.arrow.worker.outputs import Bounds, FloatsFound, read_bounds, row_groups, write_file
+from compaction_kit.arrow.worker.inputs import FileReader, RewriteTask, TextsFound
+from compaction_kit.arrow.worker.outputs import (
+    STEM,
+    FloatsFound,
+    RewriteOutput,
+    new_place,
+    read_bounds,
+    write_file,
+)
 
 # Row groups of at least these bytes are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
-_STEM = ".c000."
-
-
-class RewriteTask(NamedTuple):
-    """A bin, or some of its files.
-
-    Attributes:
-        number: The bin's number.
-        part: Which of the bin's parts it is.
-        parts: How many the bin has.
-        joins: Whether the inputs are the outputs of all parts.
-        inputs: Places, as `files` has them, with the bytes of each.
-        output: What the output's place begins with. Each try of a task ends it differently, so that two of
-            them never write to one file.
-        lease: The place of a file that is deleted as soon as outputs are of no use any more.
-        schema: Of the output, serialized: the columns of `constants` last.
-        constants: The columns that aren't read from the inputs, and the value of all rows: partition
-            columns, as the log has them.
-        has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
-        needs_version: Whether to refuse files that don't name Spark's release, because they may have dates
-            that Spark refuses.
-        footer: The output's key-value metadata.
-        vectors: Deletion vectors, as tuples of `Vector`'s fields, by the input's place.
-        row_ids: For each input of a table that tracks rows, by its place: the columns for row ids and row
-            commit versions, with the id of the first row, and the version of rows that have none there.
-        with_bounds: Whether to return the output's bounds, because the bin has deleted rows.
-    """
-
-    number: int
-    part: int
-    parts: int
-    inputs: Sequence[tuple[str, int]]
-    output: str
-    lease: str
-    schema: bytes
-    constants: Mapping[str, Any]
-    has_years: bool
-    footer: dict[str, str]
-    vectors: Mapping[str, Sequence[Any]] = {}
-    row_ids: Mapping[str, Mapping[str, int]] = {}
-    with_bounds: bool = False
-    joins: bool = False
-    needs_version: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of its inputs."""
-        return sum(size for _, size in self.inputs)
-
-
-class RewriteOutput(NamedTuple):
-    """The output of a task or a bin; if there is none, `refusal` or `failure` says why.
-
-    `start` and `end` are in seconds since 1970, `modification_time` in milliseconds; `peak_bytes` is
-    the most memory that the worker has held in its life, and `bounds` are those of leaf columns.
-    """
-
-    number: int
-    part: int
-    path: str = ""
-    size_bytes: int = 0
-    num_rows: int = 0
-    modification_time: int = 0
-    start: float = 0.0
-    end: float = 0.0
-    peak_bytes: int = 0
-    refusal: str | None = None
-    failure: str | None = None
-    bounds: Mapping[str, Bounds] = {}
 
 
 def rewrite_bins(
@@ -188,19 +125,15 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(" .:")
 
 
-def _unique(output: str, suffix: str) -> str:
-    return f"{output}-{uuid.uuid4().hex[:8]}{_STEM}{suffix}"
-
-
 def _columns(task: RewriteTask) -> Columns:
     return Columns(pa.ipc.read_schema(pa.py_buffer(task.schema)), task.constants)
 
 
 def _join(task: RewriteTask, storage: Storage, columns: Columns) -> tuple[str, int]:
     parts = [path for path, _ in task.inputs]
-    path = _unique(task.output, parts[0].rpartition(_STEM)[2])
     # One may have the row groups of a writer that lays out columns in another way than ours.
     with contextlib.suppress(CannotConcatenate):
+        path = new_place(task, parts[0].rpartition(STEM)[2])
         return path, concatenate(parts, path, task.footer)
     return rewrite(task, storage, columns)
 
@@ -216,47 +149,23 @@ def rewrite(
         Refused: A file can't be rewritten faithfully.
     """
     storage, columns = storage or Storage(), columns or _columns(task)
-    constants = [pa.array([value], columns.output.field(name).type) for name, value in task.constants.items()]
-    reader = FileReader(columns, storage, task.has_years, task.vectors, task.row_ids, task.needs_version)
     paths = [path for path, _ in task.inputs]
     may_copy = storage.is_local and not task.row_ids and len(task.vectors) < len(paths)
     if may_copy and min(size for _, size in task.inputs) >= WHOLE_BYTES:
         # What can't be copied can be decoded.
         with contextlib.suppress(CannotConcatenate):
+            reader = FileReader(task, columns, storage)
             if _are_whole(paths, reader, columns.plain):
                 return _copied(task, storage, columns, reader.codec.suffix)
     floats = FloatsFound(set(), set())
     while True:
-        output = ""
         try:
-            groups = row_groups(reader.tables(task.inputs), columns, constants)
-            first = next(groups, columns.output.empty_table())
-            output = _unique(task.output, reader.codec.suffix)
-            return output, write_file(
-                output,
-                itertools.chain([first], groups),
-                columns,
-                reader.codec,
-                floats,
-                task.size_bytes,
-                task.footer,
-                storage,
-            )
+            return write_file(FileReader(task, columns, storage), floats)
+        # Types, statistics and dictionaries are chosen once, for all row groups: begin again.
         except FloatsFound as found:
-            # Statistics and dictionaries are chosen once, for all row groups: begin again.
-            storage.delete(output)
-            floats.with_nan |= found.with_nan
-            floats.with_zero |= found.with_zero
+            floats.add(found)
         except TextsFound as found:
-            # So are the types of columns.
-            storage.delete(output)
             columns = columns.leaving(found.columns)
-            reader = FileReader(
-                columns, storage, task.has_years, task.vectors, task.row_ids, task.needs_version
-            )
-        except BaseException:
-            storage.delete(output)
-            raise
 
 
 def _copied(task: RewriteTask, storage: Storage, columns: Columns, suffix: str) -> tuple[str, int]:
@@ -269,7 +178,7 @@ def _copied(task: RewriteTask, storage: Storage, columns: Columns, suffix: str) 
                 own.append(path)
             storage.check(path)
             paths.append(path)
-        output = _unique(task.output, suffix)
+        output = new_place(task, suffix)
         return output, concatenate(paths, output, task.footer)
     finally:
         for path in own:

@@ -16,7 +16,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
 from compaction_kit.arrow.worker import rewrite
-from compaction_kit.arrow.worker.checksums import check_file, checksum_path, write_checksums
+from compaction_kit.arrow.worker.files import check_file, checksum_path, write_checksums
 from tests.arrow.worker.test_rewrite import results_of, task_of
 
 TABLES = [pa.table({"a": range(i, i + 20_000)}) for i in (0, 50_000)]

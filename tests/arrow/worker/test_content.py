@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from compaction_kit.arrow.vectors import found_vector
+from compaction_kit.arrow.job import found_vector
 from compaction_kit.arrow.worker import Content, read_content
 from compaction_kit.storage import LocalStore
 from compaction_kit.verify import fingerprint

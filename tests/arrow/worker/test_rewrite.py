@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, files, inputs, outputs, rewrite_bins
 from compaction_kit.arrow.worker import rewrite as rewriting
-from compaction_kit.arrow.worker.checksums import write_checksums
 from compaction_kit.arrow.worker.columns import Columns, Refused
+from compaction_kit.arrow.worker.files import write_checksums
 from compaction_kit.arrow.worker.outputs import dictionary_columns
 from compaction_kit.arrow.worker.rewrite import rewrite
 from tests.arrow.values import SCALARS, some_columns
@@ -166,9 +166,9 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
     # Runs of one number: some bytes in the file, and 10 KiB a row in memory.
     values, offsets = pa.repeat(7, 1_280 * 5_000), pa.array(range(0, 1_280 * 5_001, 1_280), pa.int32())
     lists = pa.ListArray.from_arrays(offsets, values).cast(schema.types[0])
-    ((path, _),) = task_of(tmp_path, [pa.table([lists], schema)]).inputs
-    reader = inputs.FileReader(Columns(schema), files.Storage(), True, {}, {})
-    batches = list(reader.tables([(path, 5 << 20)]))
+    task = task_of(tmp_path, [pa.table([lists], schema)])
+    task = task._replace(inputs=[(task.inputs[0][0], 5 << 20)])
+    batches = list(inputs.FileReader(task, Columns(schema), files.Storage()).tables())
     assert sum(map(len, batches)) == 5_000
     assert max(batch.nbytes for batch in batches) <= 1.1 * (1 << 20)
 

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from compaction_kit.arrow.vectors import found_vector
+from compaction_kit.arrow.job import found_vector
 from compaction_kit.arrow.worker import RewriteTask, inputs, rewrite
-from compaction_kit.arrow.worker.bitmaps import numbers_in
-from compaction_kit.arrow.worker.vectors import Vector, deleted_rows
+from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, numbers_in
 from compaction_kit.storage import LocalStore
 from tests import handmade
 from tests.arrow.worker.test_rewrite import results_of, task_of
