@@ -7,9 +7,9 @@ Where DuckDB can't read files as Spark does, or finds a difference, Spark reads 
 import importlib.util
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow.copied import BytesComparison, DataFile
-from compaction_kit.arrow.job import FILE_COST, balanced, found_vector
+from compaction_kit.arrow.job import FILE_COST, found_vector, run_balanced
 from compaction_kit.arrow.refusals import data_schema, is_far, legacy_setting, runs_in_driver
 from compaction_kit.arrow.worker import Content, read_content
 from compaction_kit.compat import has_jvm
@@ -118,7 +118,7 @@ def _read(
     """Let tasks read files by DuckDB, many small ones at once."""
     if runs_in_driver(spark) and importlib.util.find_spec("duckdb") is None:
         raise NotCompared("duckdb isn't installed")
-    context, store, metadata = spark.sparkContext, snapshot.store, snapshot.metadata
+    store, metadata = snapshot.store, snapshot.metadata
     if not store.is_local and store.filesystem is None:
         raise NotCompared(f"executors can't reach {store.root} by pyarrow")
     if metadata.is_mapped_by_id:
@@ -139,17 +139,13 @@ def _read(
             # Plain tuples, because executors may lack this package.
             chunks[-1][1].append(tuple(file))
             sizes[-1] += file.size_bytes
-    costs = np.array(sizes) + FILE_COST * np.array([len(files) for _, files in chunks])
-    tasks = [[chunks[i] for i in group] for group in balanced(costs, context.defaultParallelism)]
-    done = context.accumulator(0)
-    # Credentials go with the code: Spark lays data down in a file on its way.
+    costs = [size + FILE_COST * len(files) for size, (_, files) in zip(sizes, chunks, strict=True)]
     columns, filesystem = schema.serialize().to_pybytes(), store.filesystem
-    reading = context.parallelize(tasks, len(tasks)).flatMap(
-        lambda task: read_content(task, columns, done.add, filesystem)
-    )
-    total = max(sum(sizes), 1)
+    done, total = spark.sparkContext.accumulator(0), max(sum(sizes), 1)
+
     try:
-        found = run_cancellable(spark, reading.collect, lambda: watch(done.value / total), is_final=False)
+        read = partial(read_content, schema=columns, report=done.add, files=filesystem)
+        found = run_balanced(spark, read, chunks, costs, lambda: watch(done.value / total))
     except (PySparkException, Py4JError) as error:
         raise NotCompared(f"executors can't run DuckDB: {reason_of(error)}") from error
     return [Content(*content) for content in found]

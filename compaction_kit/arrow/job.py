@@ -6,12 +6,13 @@ import itertools
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import worker
 from compaction_kit.arrow.refusals import (
@@ -150,19 +151,8 @@ def _constants(run: Run, values: Sequence[PartitionValues]) -> list[dict[str, An
 
 def _rewrite(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[RewriteOutput]:
     """Return one output for each bin; large ones are written in parts, which are joined in their order."""
-    record = run.record
-    bins, size = run.spark.sparkContext.accumulator(0.0), run.spark.sparkContext.accumulator(0)
-    bins_before, bytes_before = record.bins_done, record.bytes_done
-
-    def report(task: RewriteTask) -> None:
-        bins.add(1 / task.parts)
-        size.add(task.size_bytes)
-
-    def tick() -> None:
-        record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value)
-
     parts_of: dict[int, list[RewriteOutput]] = defaultdict(list)
-    for output in sorted(_run_tasks(run, tasks, staging, "rewrite", report, tick)):
+    for output in sorted(_run_tasks(run, tasks, staging)):
         parts_of[output.number].append(output)
     task_of = {task.number: task for task in tasks}
     ready, joins = [], []
@@ -173,30 +163,31 @@ def _rewrite(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[R
         else:
             inputs = [(part.path, part.size_bytes) for part in parts if part.num_rows or part is parts[0]]
             joins.append(task_of[number]._replace(part=0, inputs=inputs, vectors={}, row_ids={}, joins=True))
-    return ready + _run_tasks(run, joins, staging, "join", lambda _: None, lambda: None)
+    return ready + (_run_tasks(run, joins, staging) if joins else [])
 
 
-def _run_tasks(
-    run: Run,
-    tasks: Sequence[RewriteTask],
-    staging: Staging,
-    step: str,
-    report: Callable[[RewriteTask], None],
-    tick: Callable[[], None],
-) -> list[RewriteOutput]:
-    """Run tasks in one Spark job, and record them as spans of a step."""
-    if not tasks:
-        return []
-    context, record, files = run.spark.sparkContext, run.record, staging.files
-    costs = np.array([task.size_bytes + FILE_COST * len(task.inputs) for task in tasks])
-    groups = [[tuple(tasks[i]) for i in group] for group in balanced(costs, context.defaultParallelism)]
-    # Credentials go with the code: Spark lays data down in a file on its way.
-    job = context.parallelize(groups, len(groups)).flatMap(lambda group: rewrite_bins(group, report, files))
-    found = run_cancellable(run.spark, job.collect, tick, is_final=False)
+def _run_tasks(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[RewriteOutput]:
+    """Run tasks in one Spark job, and record their progress and their spans."""
+    record, files = run.record, staging.files
+    bins, size = run.spark.sparkContext.accumulator(0.0), run.spark.sparkContext.accumulator(0)
+    bins_before, bytes_before = record.bins_done, record.bytes_done
+
+    def report(task: RewriteTask) -> None:
+        if not task.joins:
+            bins.add(1 / task.parts)
+            size.add(task.size_bytes)
+
+    def tick() -> None:
+        record.rewriting(bins_before + int(bins.value + 0.001), bytes_before + size.value)
+
+    costs = [task.size_bytes + FILE_COST * len(task.inputs) for task in tasks]
+    plain = [tuple(task) for task in tasks]
+    found = run_balanced(run.spark, lambda group: rewrite_bins(group, report, files), plain, costs, tick)
     if len(found) < len(tasks):
         raise BinFailed(f"{staging.lease} was deleted, so tasks have stopped")
     outputs = [RewriteOutput(*output) for output in found]
     for output in outputs:
+        step = "join" if tasks[0].joins else "rewrite"
         record.span(step, output.start, output.end, bin_id=output.number)
         record.peak_bytes = max(record.peak_bytes, output.peak_bytes)
     return outputs
@@ -215,17 +206,29 @@ def _cuts(sizes: np.ndarray, even: float, is_plain: bool) -> list[int]:
     return [0, *np.unique(inner[(inner > 0) & (inner < len(sizes))]).tolist(), len(sizes)]
 
 
-def balanced(costs: np.ndarray, cores: int) -> list[list[int]]:
-    """Spread work over tasks, the largest first, each to the task that has the least."""
-    enough = int(costs.sum()) // _TASK_COST
-    count = min(len(costs), max(enough, _LEAST_TASKS * cores), _MOST_TASKS * cores)
+def run_balanced(
+    spark: SparkSession,
+    work: Callable[[Iterable[Any]], Iterator[Any]],
+    items: Sequence[Any],
+    costs: Sequence[int],
+    tick: Callable[[], object],
+) -> list[Any]:
+    """Work on items in one Spark job, and return all results; `tick` is called meanwhile, and may raise.
+
+    The most costly items go first, each to the task that has the least.
+    """
+    context = spark.sparkContext
+    cores, enough = context.defaultParallelism, sum(costs) // _TASK_COST
+    count = min(len(items), max(enough, _LEAST_TASKS * cores), _MOST_TASKS * cores)
     loads = np.zeros(count)
-    groups: list[list[int]] = [[] for _ in range(count)]
-    for i in np.argsort(-costs, kind="stable").tolist():
+    groups: list[list[Any]] = [[] for _ in range(count)]
+    for i in np.argsort(-np.array(costs), kind="stable").tolist():
         task = int(loads.argmin())
-        groups[task].append(i)
+        groups[task].append(items[i])
         loads[task] += costs[i]
-    return groups
+    # Credentials go with the code: Spark lays data down in a file on its way.
+    job = context.parallelize(groups, count).flatMap(work)
+    return run_cancellable(spark, job.collect, tick, is_final=False)
 
 
 def partition_values(source: Files, positions: np.ndarray) -> list[PartitionValues]:

@@ -89,8 +89,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
     groups = _row_groups(reader)
     first = next(groups, columns.output.empty_table())
     floats.add(FloatsFound(nan_columns(first), zero_columns(first)))
-    repeated = dictionary_columns(first.select(columns.schema.names)) + columns.constants.names
-    in_dictionaries = [name for name in repeated if name not in floats.with_zero]
+    repeated = {*dictionary_columns(first.select(columns.schema.names)), *columns.constants.names}
     # After fewer rows than make a row group there come no others.
     at_once = task.size_bytes <= AT_ONCE_BYTES and first.nbytes <= AT_ONCE_ROWS
     place, num_rows = new_place(task, reader.codec.suffix), 0
@@ -101,7 +100,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
             columns.output,
             compression=reader.codec.name,
             compression_level=reader.codec.level,
-            use_dictionary=in_dictionaries,
+            use_dictionary=list(repeated - floats.with_zero),
             write_statistics=[name for name in columns.leaves if name not in floats.with_nan],
             **_LAYOUT,
         ) as writer,
@@ -109,7 +108,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
         for group in itertools.chain([first], groups):
             if group is not first:
                 nan = nan_columns(group) - floats.with_nan
-                zero = zero_columns(group).intersection(in_dictionaries)
+                zero = (zero_columns(group) & repeated) - floats.with_zero
                 if nan or zero:
                     raise FloatsFound(nan, zero)
             # By several dictionaries for one column, pyarrow would decode it.
