@@ -4,7 +4,6 @@ import importlib
 import pickle
 import re
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
-from compaction_kit.arrow.worker.files import is_there
+from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
 from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
@@ -91,7 +90,7 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
         return None
     place, files = store.place(), store.filesystem
     # As bytes, because without pyarrow it can't be loaded.
-    reach = cloudpickle.dumps(partial(is_there, place, files))  # type: ignore[no-untyped-call]
+    reach = cloudpickle.dumps(lambda: Storage(files).exists(place))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
         try:

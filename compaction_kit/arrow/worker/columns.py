@@ -28,10 +28,7 @@ class Columns:
     """
 
     def __init__(
-        self,
-        plain: pa.Schema,
-        constants: Collection[str] = (),
-        in_dictionaries: Collection[str] = (),
+        self, plain: pa.Schema, constants: Collection[str] = (), in_dictionaries: Collection[str] = ()
     ):
         """Take the schema of outputs, and names of constants."""
         self.plain = plain

@@ -192,11 +192,6 @@ class Storage:
         return (work(item) for item in items)
 
 
-def is_there(place: str, files: fs.FileSystem | None) -> bool:
-    """Return whether a file or folder is at a place."""
-    return Storage(files).exists(place)
-
-
 def checksum_path(path: str) -> str:
     """Return where Hadoop keeps the checksums of a file."""
     folder, slash, name = path.rpartition("/")
