@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from compaction_kit.compat import metadata_column
-from compaction_kit.execute.commits import commits_of, settings
+from compaction_kit.execute.commits import commits_of, removed_paths, settings
+from compaction_kit.execute.delta import is_conflict
 from compaction_kit.execute.failures import ContentDiffers, stale
 from compaction_kit.execute.jobs import Watched, run_watched
 from compaction_kit.execute.work import Run, Strategy
@@ -69,32 +70,27 @@ class Rewrite(Strategy):
             StalePlanError: The table isn't at the planned version.
             ContentDiffers: The schema was changed just before the transaction began.
         """
-        plan, spark, limit = run.plan, run.spark, run.plan.thresholds.max_file_size
-        positions, columns = _whole_partitions(plan), plan.source.partition_columns
+        plan, spark, positions = run.plan, run.spark, _whole_partitions(run.plan)
         is_whole_table = len(positions) == plan.source.snapshot.live.num_rows
         predicate = None if is_whole_table else partitions_predicate(spark, plan.source, positions)
-        most_rows = 0
         with settings(spark, self.name, plan.id, _CONFS):
             rows = spark.read.format("delta").load(run.table)
             # Always true. But with _metadata Spark doesn't read a table that the session has cached, which
             # may be older than the transaction.
             rows = rows.where(metadata_column(rows).isNotNull())
             rows = rows if predicate is None else rows.where(predicate)
-            if columns:
-                # A task writes a partition: as one file, or as files of so many rows.
-                rows = rows.repartition(len(np.unique(plan.planner.groups[positions])), *map(quoted, columns))
-                num_rows, sizes = plan.planner.rows[positions], plan.source.sizes[positions]
-                known = num_rows > 0
-                if sizes.sum() > limit and known.any():
-                    most_rows = max(int(num_rows[known].sum() * limit / sizes[known].sum()), 1)
-            else:
-                size = plan.planner.model.output_bytes(positions, np.zeros(len(positions), int), 1)[0]
-                rows = rows.repartition(max(math.ceil(size / limit), 1))
+            rows, most_rows = _spread(rows, plan, positions)
             # As late as possible: `_check_start` finds what comes later.
             latest = run.log.segment().version
             if latest != plan.version:
                 raise stale(plan.version, latest)
-            _watched(run, rows, predicate, most_rows)
+            try:
+                _watched(run, rows, predicate, most_rows)
+            except Exception as error:
+                # Delta tries again where an answer is lost, and takes its own commit for another writer's.
+                removed = removed_paths(commits_of(run.store, plan.id, plan.version))
+                if not (is_conflict(error) and self.is_as_planned(plan, removed, 0)):
+                    raise
         _check_start(run)
         return {}
 
@@ -110,6 +106,22 @@ def overwrite(rows: DataFrame, table: str, predicate: str | None, most_rows: int
     if predicate is not None:
         writer = writer.option("replaceWhere", predicate)
     writer.save(table)
+
+
+def _spread(rows: DataFrame, plan: BinPlan, positions: np.ndarray) -> tuple[DataFrame, int]:
+    """Spread rows over tasks by the target file size; returns the most rows of a file too, 0 for any."""
+    limit, sizes = plan.thresholds.max_file_size, plan.source.sizes[positions]
+    if not plan.source.partition_columns:
+        size = plan.planner.model.output_bytes(positions, np.zeros(len(positions), int), 1)[0]
+        return rows.repartition(max(math.ceil(size / limit), 1)), 0
+    # A task writes a partition: as one file, or as files of so many rows.
+    columns, groups = plan.source.partition_columns, plan.planner.groups[positions]
+    rows = rows.repartition(len(np.unique(groups)), *map(quoted, columns))
+    num_rows = plan.planner.rows[positions]
+    known = num_rows > 0
+    if sizes.sum() <= limit or not known.any():
+        return rows, 0
+    return rows, max(int(num_rows[known].sum() * limit / sizes[known].sum()), 1)
 
 
 def _whole_partitions(plan: BinPlan) -> np.ndarray:
