@@ -25,7 +25,7 @@ from compaction_kit.plan.steps import bin_names
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
 from compaction_kit.records import plain
-from compaction_kit.text import format_count, format_size, parse_size
+from compaction_kit.text import format_count, format_size, parse_count, parse_size
 
 # "auto" tries them in this order; what one leaves alone, the next one rewrites.
 STRATEGIES = (Arrow(), Optimize(), Rewrite())
@@ -132,7 +132,7 @@ class CompactionPlan(BinPlan):
             cubes = replace(cubes, complete=parse_size(min_cube_size, "min_cube_size"))
         written = self.thresholds.max_file_size, self.planner.model.overhead
         files = self.planner.clustering.cubed.clustered(self.packing, *written)
-        return amplify(files, cubes, size, times, *written)
+        return amplify(files, cubes, size, parse_count(times, "times"), *written)
 
     @property
     def _handle(self) -> Handle:

@@ -6,7 +6,6 @@ The tables are written as by many ingestion jobs: without Spark, a few small Par
 
 import importlib.util
 import json
-import math
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from datetime import datetime
 from functools import partial
 from importlib.machinery import ModuleSpec
 from itertools import groupby
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from compaction_kit.errors import InvalidArgumentError, MissingDependencyError
+from compaction_kit.errors import InvalidArgumentError, MissingDependencyError, show_value
+from compaction_kit.text import parse_count
 
 # The rows of each new file, without partition columns, by its path in the table.
 _Commit = dict[str, pa.Table]
@@ -70,7 +71,7 @@ def shaped_table(
         rows: Number of rows per file.
         skew: With 0 all partitions have the same number of files; with s the k-th has a share
             proportional to k^-s, and at least one file.
-        commits: Number of commits that add the files.
+        commits: Number of commits that add the files, each at least one.
         seed: Seed for the values; the same seed gives the same rows.
 
     Returns:
@@ -87,23 +88,23 @@ def shaped_table(
         >>> ck.open_table(path).files().by_partition()["num_files"].to_pylist()
         [7, 3, 2]
     """
-    least = {"partitions": 0, "files": 1, "rows": 1, "commits": 1, "skew": 0}
-    for name, number in zip(least, (partitions, files, rows, commits, skew), strict=True):
-        if not number >= least[name]:
-            raise InvalidArgumentError(f"{name}={number} is out of range: give {least[name]} or more.")
+    for name, number in {"files": files, "rows": rows, "commits": commits}.items():
+        parse_count(number, name)
+    for name, number in {"partitions": partitions, "seed": seed}.items():
+        parse_count(number, name, 0)
+    if not isinstance(skew, Real) or not skew >= 0:
+        raise InvalidArgumentError(f"skew={show_value(skew)} is out of range: give a number from 0 on.")
     weights = np.arange(1, max(partitions, 1) + 1, dtype=float) ** -skew
     counts = [max(1, round(files * len(weights) * share)) for share in weights / weights.sum()]
     # The partition of each file, in the order of the commits: partitions take turns.
     order = [k for turn in range(max(counts)) for k, count in enumerate(counts) if turn < count]
-    commit_size = math.ceil(len(order) / commits)
     rng = np.random.default_rng(seed)
 
     schema = _shaped_rows(0, 1, rng).schema
     if partitions:
         schema = schema.append(pa.field("part", pa.string()))
     names = [f"part=p{k:04d}/" * (partitions > 0) + f"part-{i:06d}.parquet" for i, k in enumerate(order)]
-    numbers = range(len(names))
-    of_commits = [numbers[at : at + commit_size] for at in numbers[::commit_size]]
+    of_commits = np.array_split(np.arange(len(names)), min(commits, len(names)))
     new_files = ({names[i]: _shaped_rows(i * rows, rows, rng) for i in some} for some in of_commits)
     return _ingest(path, schema, ["part"] if partitions else [], new_files)
 

@@ -22,7 +22,7 @@ from compaction_kit.retention import GUARD
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import plain_path
 from compaction_kit.storage import Store, open_store
-from compaction_kit.text import format_change, format_count, format_factor, format_seconds
+from compaction_kit.text import format_change, format_count, format_factor, format_seconds, parse_count
 from compaction_kit.verify import fingerprint
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
@@ -165,9 +165,7 @@ def measure_reads(
     """
     if before == after:
         raise InvalidArgumentError(f"before={before} and after={after} are the same version: give two.")
-    if not isinstance(repeats, int) or repeats < 1:
-        raise InvalidArgumentError(f"repeats={repeats!r} is not a number of runs: give 1 or more.")
-    store = open_store(table)
+    store, repeats = open_store(table), parse_count(repeats, "repeats")
     with quiet_errors():
         named = {"before": before, "after": after}
         frames = {version: frame_at(spark, table, version, name) for name, version in named.items()}

@@ -1,6 +1,6 @@
 """Open a Delta table; its methods read it and plan changes to it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -35,7 +35,7 @@ from compaction_kit.plan.purge import dropped_columns
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.storage import local_store
-from compaction_kit.text import parse_size
+from compaction_kit.text import parse_count, parse_size
 from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
 
@@ -200,10 +200,11 @@ class Table:
         """
         if not isinstance(order, str):
             raise InvalidArgumentError(f'order={order!r} is no order: choose "size", "ingest" or a column.')
-        columns = (zorder_by,) if isinstance(zorder_by, str) else tuple(zorder_by or ())
+        is_one = isinstance(zorder_by, str) or not isinstance(zorder_by, Iterable | None)
+        columns = (zorder_by,) if is_one else tuple(zorder_by or ())
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
-                f"zorder_by={', '.join(columns)} sorts rows of whole partitions: leave out order and budget."
+                f"zorder_by={zorder_by!r} sorts rows of whole partitions: leave out order and budget."
             )
         if output_file_size is not None:
             if max_file_size is not None:
@@ -278,13 +279,14 @@ class Table:
                 begins later if the log doesn't have the version before.
 
         Raises:
+            InvalidArgumentError: There is no such commit.
             UnsupportedTableError: The table is clustered.
 
         Examples:
             >>> ck.open_table("data/flights").auto_compaction().fired.num_rows
             24
         """
-        return replay(self.log.listed(), self.handle.conf, since)
+        return replay(self.log.listed(), self.handle.conf, parse_count(since, "since", 0))
 
     def forecast(
         self,
@@ -314,8 +316,9 @@ class Table:
             EmptyTableError: The table has no live file.
             UnsupportedTableError: The table is clustered, or VACUUM can't be planned.
         """
-        if min(days, 1 if max_files is None else max_files, vacuum_days) < 1:
-            raise InvalidArgumentError(f"{days=}, {max_files=}, {vacuum_days=}: give numbers from 1.")
+        most = 1 if max_files is None else max_files
+        for name, number in {"days": days, "max_files": most, "vacuum_days": vacuum_days}.items():
+            parse_count(number, name)
         limits, planner = self.thresholds(min_file_size, max_file_size), self.planner()
         if planner.clustering is not None:
             raise UnsupportedTableError(

@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +48,19 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
     if not 1 <= size_bytes <= _LARGEST:
         raise InvalidArgumentError(f"{name}={value!r} is out of range: give 1 byte to 8 EiB.")
     return int(size_bytes)
+
+
+def parse_count(value: object, name: str, least: int = 1) -> int:
+    """Return a value that is a whole number of at least `least`.
+
+    Raises:
+        InvalidArgumentError: It is not; the message has `name`.
+    """
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        what = "is out of range" if is_whole else "is not a whole number"
+        raise InvalidArgumentError(f"{name}={show_value(value)} {what}: give a whole number from {least} on.")
+    return int(value)
 
 
 def parse_spark_size(value: str, name: str) -> int:

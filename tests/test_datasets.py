@@ -55,6 +55,9 @@ def test_a_shaped_table_has_the_shape_asked_for(tmp_path: Path) -> None:
     assert path == str(tmp_path / "t")
     assert files_by_partition(path) == [4, 4, 4]
     assert open_table(path).log.commits()["num_added"].to_pylist() == [0] + 6 * [2]
+    for commits, made in ((7, [2, 2, 2, 2, 2, 1, 1]), (99, 12 * [1])):
+        path_of = shaped_table(tmp_path / f"{commits}", partitions=3, files=4, rows=1, commits=commits)
+        assert open_table(path_of).log.commits()["num_added"].to_pylist() == [0, *made]
     rows, start = rows_of(path), datetime(2026, 1, 1, tzinfo=UTC)
     assert rows["id"].to_pylist() == list(range(60))
     assert rows["event_time"].to_pylist() == [start + timedelta(seconds=i) for i in range(60)]
@@ -82,7 +85,10 @@ def test_statistics_are_those_of_the_rows(shaped: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("partitions", -1), ("files", 0), ("rows", 0), ("commits", 0), ("skew", -0.5), ("skew", float("nan"))],
+    [
+        *(("partitions", -1), ("files", 0), ("rows", 0), ("commits", 0)),
+        *(("skew", -0.5), ("skew", float("nan")), ("skew", None)),
+    ],
 )
 def test_a_number_out_of_range_is_refused_by_name(tmp_path: Path, name: str, value: Any) -> None:
     with pytest.raises(InvalidArgumentError) as caught:

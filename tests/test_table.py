@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import errors, get_spark, open_table
 from compaction_kit.active import active_spark
+from compaction_kit.datasets import shaped_table
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 from tests.conftest import SetConf
@@ -88,6 +89,28 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
     }
     found = {sizes: open_table(shaped).thresholds(*sizes) for sizes in expected}
     assert {sizes: (one.min_file_size, one.max_file_size) for sizes, one in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda table: table.plan_compaction(zorder_by=5), 'zorder_by="5" is not a data column'),
+        (lambda table: table.plan_compaction(zorder_by=[5], budget=1), "zorder_by=[5] sorts rows"),
+        (lambda table: table.plan_compaction().run(5), 'strategy="5" is unknown'),
+        (lambda table: table.forecast(days="3"), 'days="3" is not a whole number'),
+        (lambda table: table.forecast(max_files=2.5), "max_files=2.5 is not a whole number"),
+        (lambda table: table.forecast(vacuum_days=None), "vacuum_days=None is not a whole number"),
+        (lambda table: table.auto_compaction(since="9"), 'since="9" is not a whole number'),
+        (lambda table: table.auto_compaction(since=-1), "since=-1 is out of range"),
+        (lambda table: table.files(version=True), "version=True is not a whole number"),
+        (lambda table: table.diff(0, "1"), 'end="1" is not a whole number'),
+        (lambda table: shaped_table(table.name, rows=2.5), "rows=2.5 is not a whole number"),
+        (lambda table: shaped_table(table.name, seed="a"), 'seed="a" is not a whole number'),
+        (lambda table: table.log.actions("1"), "version='1' has no commit"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_name(shaped: Path, call: Any, says: str) -> None:
+    refused(partial(call, open_table(shaped)), errors.InvalidArgumentError, says)
 
 
 @pytest.mark.spark

@@ -12,10 +12,9 @@ from compaction_kit.handle import Handle
 from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, read_content, uncommented
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
-from compaction_kit.log.listing import whole_version
 from compaction_kit.log.snapshot import Snapshot, file_keys
 from compaction_kit.records import Record
-from compaction_kit.text import format_count, format_list, format_size
+from compaction_kit.text import format_count, format_list, format_size, parse_count
 
 ADDED, REMOVED = "added", "removed"
 _MOST_COMMITS = 8
@@ -92,7 +91,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     Raises:
         InvalidArgumentError: A version can't be read from the log, or files to compare are missing.
     """
-    start, end = whole_version(start), whole_version(end)
+    start, end = parse_count(start, "start", 0), parse_count(end, "end", 0)
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)
     parts, totals = [], dict[str, Any]()
     for change, snapshot, other in ((ADDED, after, before), (REMOVED, before, after)):

@@ -20,12 +20,11 @@ from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_files_by_version
-from compaction_kit.log.listing import whole_version
 from compaction_kit.log.snapshot import file_keys, without
 from compaction_kit.records import Plan, Result
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
-from compaction_kit.text import format_count, format_files, format_list, format_size
+from compaction_kit.text import format_count, format_files, format_list, format_size, parse_count
 
 # RESTORE joins the files of two versions, which takes longer for fewer files than reading them here.
 _MANY_FILES = 100_000
@@ -202,7 +201,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """
     latest = handle.log.snapshot().version
-    handle.log.segment(whole_version(version))
+    handle.log.segment(parse_count(version, "version", 0))
     if version == latest:
         raise InvalidArgumentError(
             f"version={version} is the latest, so there is nothing to restore: choose an earlier one."

@@ -125,14 +125,14 @@ class TransactionLog:
             if version not in checkpoints:
                 known = ", ".join(map(str, sorted(checkpoints))) or "none"
                 raise InvalidArgumentError(
-                    f"version={version} has no complete checkpoint in the log; those that have one: {known}."
+                    f"version={version!r} has no complete checkpoint in the log; those with one: {known}."
                 )
             sources = checkpoint_sources(self._store, checkpoints[version])
             return action_table(action for source in sources for action in source.actions())
         file = commits_by_version(files).get(version)
         if file is None:
             raise InvalidArgumentError(
-                f"version={version} has no commit in the log; see commits() for those it has."
+                f"version={version!r} has no commit in the log; see commits() for those it has."
             )
         return action_table(commit_actions(self._store, file))
 

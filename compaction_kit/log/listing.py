@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from numbers import Integral
 from typing import Any
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
 from compaction_kit.storage import Entry, Store
+from compaction_kit.text import parse_count
 
 LOG_FOLDER, _SIDECARS, _STAGED = "_delta_log", "_sidecars", "_staged_commits"
 _LARGEST = 2**63 - 1
@@ -149,8 +149,8 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
             "The _delta_log folder holds no commit and no checkpoint: no version can be read."
         )
     latest = max([*commits, *checkpoints])
-    target = latest if version is None else whole_version(version)
-    if not 0 <= target <= latest:
+    target = latest if version is None else parse_count(version, "version", 0)
+    if target > latest:
         raise InvalidArgumentError(f"version={target} does not exist: the latest is {latest}.")
     start = max((v for v in checkpoints if v <= target), default=-1)
     needed = range(start + 1, target + 1)
@@ -168,13 +168,6 @@ def find_segment(files: Sequence[LogFile], version: int | None = None) -> Segmen
         f"Version {target} can't be read: the log lacks the commit of version {missing} and no complete "
         "checkpoint replaces it; restore that file from a backup."
     )
-
-
-def whole_version(version: int) -> int:
-    """Return an argument that is a version; raise InvalidArgumentError if it is not a whole number."""
-    if isinstance(version, bool) or not isinstance(version, Integral):
-        raise InvalidArgumentError(f"version={version!r} is not a version: give a whole number.")
-    return int(version)
 
 
 def commits_by_version(files: Sequence[LogFile]) -> dict[int, LogFile]:

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import FilesByVersion, latest_by_path
-from compaction_kit.log.listing import whole_version
 from compaction_kit.log.paths import is_within
 from compaction_kit.retention import IGNORE_RETAIN, PROPERTY, hours, parse_retention
-from compaction_kit.text import format_count, format_list
+from compaction_kit.text import format_count, format_list, parse_count
 
 NEEDED = "needed by a kept version"
 TOMBSTONE, CHANGE_DATA, ORPHAN = "tombstone", "change data", "orphan"
@@ -52,7 +51,9 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
 def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tuple[int, ...]:
     """Return the versions to keep, sorted and each once; refuse any that can't be read now."""
     try:
-        given = sorted({whole_version(version) for version in (() if versions is None else versions)})
+        given = sorted(
+            {parse_count(version, "version", 0) for version in (() if versions is None else versions)}
+        )
     except (TypeError, InvalidArgumentError):
         raise InvalidArgumentError(
             f"keep_versions={versions!r} is not a list of versions: give whole numbers, such as [3, 5]."
