@@ -77,6 +77,12 @@ def has_jvm(spark: SparkSession) -> bool:
     return hasattr(spark, "_jsparkSession")
 
 
+def compute(rows: DataFrame) -> None:
+    """Plan a query and compute its rows in the JVM, without a write, which deletion vectors make fail."""
+    # `rows` itself would keep its plan and its shuffles for the next run.
+    rows.select("*")._jdf.queryExecution().toRdd().count()
+
+
 def inheriting_thread(spark: SparkSession, body: Callable[[], None]) -> threading.Thread:
     """Return a daemon thread with the Spark properties or tags of this one."""
     # Only over Spark Connect it needs the session, which Spark 3.5 doesn't take.

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import plots
+from compaction_kit.compat import compute, has_jvm
 from compaction_kit.errors import InvalidArgumentError, RunFailedError, reason_of
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, ParsedQuery, Query, parse_query, with_table
 from compaction_kit.records import Record
@@ -145,8 +146,8 @@ def measure_reads(
     """Time the same query at two versions of a table, alternating between them.
 
     The first run at each version is not counted. A run plans the query, skips files by stats, and computes
-    every row; it does not read the log. The files are in the system's cache by then, so it measures
-    opening and decoding files, not reading a disk.
+    every row (over Spark Connect, its hashes too); it does not read the log. The files are in the system's
+    cache by then, so it measures opening and decoding files, not reading a disk.
 
     Args:
         spark: The session to run the query in.
@@ -242,8 +243,8 @@ def _size(read: Read, store: Store) -> int | None:
 
 def _run(read: Read) -> float:
     """Return the seconds that it takes to plan the query and compute its rows, which are not stored."""
-    start = time.perf_counter()
-    _guarded(read, read.rows.write.format("noop").mode("overwrite").save)
+    work, start = compute if has_jvm(read.rows.sparkSession) else fingerprint, time.perf_counter()
+    _guarded(read, partial(work, read.rows))
     return time.perf_counter() - start
 
 

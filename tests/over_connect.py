@@ -91,6 +91,7 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
     assert result.reason == (f"optimize, because {NO_JVM}" if strategy == "auto" else "as asked for")
     assert result.fingerprint is not None
     assert result.fingerprint.num_rows == len(before) == 1050
+    assert result.measure_reads("id < 3", repeats=1).same_result
     assert by_spark(spark, changed) == before
     # The plan's threshold for the time of OPTIMIZE, and then the user's own again.
     assert values == ({"12345"} if strategy == "rewrite" else {"12345", str(2**20)})
