@@ -14,10 +14,11 @@ from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, f
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.plan.partitions import partition_groups
+from compaction_kit.query import LITERAL
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal
 
-_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
+_QUOTED = re.compile(rf"{LITERAL}|`[^`]*`")
 # A column may have such a name: then an operator follows.
 _OPERATOR = r"[=<>,)]|!=|(?:is|in|r?like|ilike|between)\b"
 _SUBQUERY = re.compile(rf"\(\s*(?:select|with|values|table|from)\b(?!\s*(?:{_OPERATOR}))", re.IGNORECASE)
@@ -95,7 +96,7 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = create_frame(spark, named)
     typed = [F.expr(f"try_cast({identifier(spark, name)} AS {types[name]})").alias(name) for name in columns]
-    if _SUBQUERY.search(_LITERAL.sub("''", where)):
+    if _SUBQUERY.search(_QUOTED.sub("''", where)):
         raise InvalidArgumentError(
             f'where="{where}" contains a subquery, which OPTIMIZE refuses: use only {", ".join(columns)}.'
         )

@@ -120,6 +120,14 @@ def test_rows_that_were_added_between_show_in_the_result(spark: SparkSession, ho
     assert (named.query, named.same_result) == ("SELECT * FROM {table} WHERE id < 3", False)
 
 
+@pytest.mark.parametrize(
+    "query", ["SELECT *, map(1, id) FROM {table} ORDER BY id", "SELECT count(*) FROM {table}"]
+)
+def test_versions_with_deleted_rows_can_be_measured(spark: SparkSession, lived: Path, query: str) -> None:
+    comparison = measure_reads(spark, lived, 2, 3, query, repeats=1)
+    assert (comparison.same_result, comparison.seconds_before > 0) == (True, True)
+
+
 @pytest.mark.nightly
 def test_a_file_more_that_stats_rule_out_makes_no_difference(spark: SparkSession, hours: Path) -> None:
     same = measure_reads(spark, hours, 1, 2, "id > 700", repeats=1)
@@ -152,6 +160,11 @@ def test_a_version_that_can_t_be_read_any_more_says_why(
         ("SELECT * FROM flights.x JOIN flights_2", "SELECT * FROM flights.x JOIN flights_2"),
         ("SELECT * FROM {table} JOIN flights", "SELECT * FROM {table} JOIN flights"),
         ("origin = 'from flights'", "origin = 'from flights'"),
+        (
+            "SELECT 'it\\'s from flights', \"from flights\" -- from flights\nFROM `flights` /* flights */",
+            "SELECT 'it\\'s from flights', \"from flights\" -- from flights\nFROM {table} /* flights */",
+        ),
+        ("SELECT 'from flights' FROM other", "SELECT 'from flights' FROM other"),
     ],
 )
 def test_a_tables_own_name_in_sql_stands_for_the_table(query: str, meant: str) -> None:
