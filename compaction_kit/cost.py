@@ -17,7 +17,7 @@ from compaction_kit.arrow.job import FILE_COST
 from compaction_kit.arrow.refusals import refuse_table, tracking_columns
 from compaction_kit.arrow.worker import WHOLE_BYTES
 from compaction_kit.compat import has_jvm
-from compaction_kit.errors import CompactionKitError
+from compaction_kit.errors import DAMAGE, CompactionKitError
 from compaction_kit.execute import CompactionResult
 from compaction_kit.handle import Handle
 from compaction_kit.log.paths import places
@@ -149,7 +149,8 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
     if strategy == "auto":
         refused = refuse_table(handle.session, plan, False)
         strategy = "reorg" if plan.is_purge else "optimize" if refused else "arrow"
-    strategy += ", sorting" if plan.sorts_rows and strategy == "optimize" else ""
+    if plan.sorts_rows and strategy == "optimize":
+        strategy = "optimize, sorting"
     source, (positions, bin_ids), is_local = plan.source, plan.members, handle.store.is_local
     sizes, rows = source.sizes[positions], count_rows(source)[0][positions]
     columns, spark = len(source.data_columns), handle.session
@@ -208,7 +209,8 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     is_quick = result.verified and not result.proof_reason
     took = {cost.strategy: result.seconds - proof} | ({_PROOF: proof} if is_quick else {})
     for (key, seconds), amounts in zip(took.items(), cost.amounts, strict=False):
-        kept[key] = [*kept.get(key, []), [*amounts.tolist(), seconds]][-_MOST_RUNS:]
+        if seconds > 0:
+            kept[key] = [*kept.get(key, []), [*amounts.tolist(), seconds]][-_MOST_RUNS:]
     # Without a cache folder nothing is learned.
     with contextlib.suppress(OSError):
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -262,6 +264,13 @@ def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
 
 def _kept() -> dict[str, list[list[float]]]:
     """Return what the last runs of each strategy took: one list a run, of amounts and seconds."""
-    with contextlib.suppress(OSError, ValueError):
-        return dict(json.loads((cache_folder() / _KEPT).read_text(encoding="utf-8")))
+    with contextlib.suppress(OSError, *DAMAGE):
+        kept = json.loads((cache_folder() / _KEPT).read_text(encoding="utf-8"))
+        for runs in kept.values():
+            # Of each run the amounts, of which one is the run itself, and the seconds.
+            table = np.array(runs)
+            is_valid = np.isfinite(table).all() and (table >= 0).all() and (table[:, [2, -1]] > 0).all()
+            if not is_valid or table.shape[1] != len(_RATES[_PROOF]) + 1:
+                return {}
+        return dict(kept)
     return {}
