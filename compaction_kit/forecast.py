@@ -170,7 +170,7 @@ def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table
     window = int(np.clip(ages.max(initial=0), 1, _LONGEST_WINDOW))
     window -= window % _WEEK if window > _WEEK else 0
     days_ago = dict(zip(commits["version"].to_pylist(), ages.tolist(), strict=True))
-    recent = {version for version, age in days_ago.items() if age < window}
+    recent = {version for version, age in days_ago.items() if age < window} - {min(days_ago, default=0)}
     physical = {f"partition.{name}": metadata.physical_names[name] for name in metadata.partition_columns}
     rows, counts = list[dict[str, Any]](), Counter[bool]()
     for version, actions in handle.log.raw_commits(min(recent, default=0)):

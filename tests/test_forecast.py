@@ -153,6 +153,14 @@ def test_a_commit_that_replaces_a_vector_has_no_arrivals_and_one_without_partiti
     assert "without 2 commits" in forecast.explain()
 
 
+def test_what_makes_a_table_of_today_is_no_arrival(tmp_path: Path) -> None:
+    at(tmp_path, 0, 0.5, handmade.protocol(), handmade.metadata(), *map(handmade.add, "abc"))
+    assert open_table(tmp_path).forecast(3).arrivals.num_rows == 0
+    at(tmp_path, 1, 0.3, handmade.add("d", 4))
+    (row,) = open_table(tmp_path).forecast(3).arrivals.to_pylist()
+    assert row == {"days_ago": 0, "num_files": 1, "size_bytes": 4}
+
+
 def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None:
     table = open_table(write_feed(tmp_path, 7, [(day, "k", 100) for day in range(7)] * 10))
     forecast = table.forecast(30)
