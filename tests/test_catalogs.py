@@ -86,11 +86,14 @@ def test_a_catalog_that_can_t_be_asked_is_named_in_a_sentence(session: SparkSess
         refused(partial(call, name, session), UnsupportedTableError, *words)
 
 
-@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview"])
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"])
 def test_a_table_that_its_catalog_manages_is_refused(tmp_path: Path, feature: str) -> None:
     # Its newest versions may not be in the log, so all that could be shown would be of an old one.
-    words = f"managed by its catalog ({feature})"
-    handmade.write_log(tmp_path, [handmade.protocol(features=[feature]), handmade.add("a")])
+    words = f"managed by its catalog or a coordinator ({feature})"
+    protocol = handmade.protocol(features=[feature])
+    if feature.startswith("coordinated"):
+        protocol["protocol"]["readerFeatures"] = []
+    handmade.write_log(tmp_path, [protocol, handmade.add("a")])
     table = open_table(tmp_path)
     assert table.version == 0
     for call in (table.files, table.history, table.versions, table.plan_compaction, table.plan_vacuum):

@@ -14,6 +14,9 @@ READER_FEATURES = frozenset(
     ["columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"]
     + [name + end for name in ("typeWidening", "variantType", "variantShredding") for end in ("", "-preview")]
 )
+# What begins so. "coordinatedCommits-preview" is a writer's feature: Delta 3.2 to 4 reads its newest commits
+# from `_delta_log/_commits`.
+_MANAGED = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 _WHOLE = ("byte", "short", "integer", "long")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
@@ -150,7 +153,7 @@ def check_readable(protocol: Protocol) -> None:
             f"The table needs reader version {protocol.min_reader_version} and this package reads up to 3: "
             "use a newer one."
         )
-    check_not_managed(protocol.reader_features)
+    check_not_managed(protocol.reader_features | protocol.writer_features)
     if unknown:
         raise UnsupportedTableError(
             f"The table needs the reader feature {unknown}, which this package does not know: "
@@ -159,14 +162,14 @@ def check_readable(protocol: Protocol) -> None:
 
 
 def check_not_managed(features: Iterable[str]) -> None:
-    """Raise UnsupportedTableError if a table's catalog decides about its commits.
+    """Raise UnsupportedTableError if a table's catalog, or a commit coordinator, decides about its commits.
 
-    Its log may lack the newest versions, which the catalog knows of (protocol, "Catalog-managed tables"), and
-    Delta refuses its path as well as OPTIMIZE by its name.
+    Its log may lack the newest versions, which only these know (protocol, "Catalog-managed tables"), and
+    Delta refuses a catalog's table by its path, as well as OPTIMIZE by its name.
     """
-    managed = sorted(name for name in features if name.startswith(("catalogManaged", "catalogOwned")))
+    managed = sorted(name for name in features if name.startswith(_MANAGED))
     if managed:
         raise UnsupportedTableError(
-            f"The table is managed by its catalog ({managed[0]}), so its log can't be read by path: "
-            "use the catalog's own maintenance."
+            f"The table's commits are managed by its catalog or a coordinator ({managed[0]}), so its log "
+            "can't be read by path: use the maintenance that comes with these."
         )
