@@ -26,7 +26,7 @@ from compaction_kit.times import now, to_instant
 
 REFUTED, UNREADABLE, GONE = "refuted", "can't be read", "files are gone"
 # In the order in which they are shown, with their words in the finding.
-_OUTCOMES = {REFUTED: "refuted", UNREADABLE: "can't be read", PROVED: "proved", GONE: "whose files are gone"}
+_OUTCOMES = {REFUTED: "refuted", UNREADABLE: "unreadable", PROVED: "proved", GONE: "whose files are gone"}
 _COMMIT = (
     *("version", "timestamp", "operation", "engine"),
     *("num_removed", "num_added", "bytes_removed", "bytes_added"),
@@ -70,9 +70,11 @@ class Audit(TableRows):
     @property
     def finding(self) -> str:
         """What was found, as a sentence without its full stop."""
-        counts = [(self.count(outcome), words) for outcome, words in _OUTCOMES.items()]
-        found = format_list([f"{count:,} {words}" for count, words in counts if count])
-        return f"{format_count(len(self.rows), 'rewrite')} in {self.where}{found and f': {found}'}"
+        tables, counts = self.rows["version"].null_count, Counter(self.rows["outcome"].to_pylist())
+        counts[UNREADABLE] -= tables
+        found = format_list([f"{counts[one]:,} {words}" for one, words in _OUTCOMES.items() if counts[one]])
+        finding = f"{format_count(counts.total(), 'rewrite')} in {self.where}{found and f': {found}'}"
+        return finding + (f"; {format_count(tables, 'table')} can't be read" if tables else "")
 
     def explain(self) -> str:
         """Return the finding in a sentence, then a line per rewrite."""

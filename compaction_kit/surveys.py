@@ -95,8 +95,9 @@ class Survey(TableRows):
         """Return the finding in a sentence, then a line per table."""
         rows = self._surveyed()
         lines = [
-            (row["table"], f"{row['files']} → {row['after']} files", f"{row['small']} small")
-            for row in map(cells, rows[:_MOST_LINES])
+            (row["table"], f"{row['num_files']:,} → {after}", f"{cells(row)['small']} small")
+            for row in rows[:_MOST_LINES]
+            for after in [format_count(row["num_files"] - fewer_files(row), "file")]
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]

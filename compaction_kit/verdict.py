@@ -113,7 +113,7 @@ def _needed(plan: BinPlan, now: int, after: int) -> list[str]:
         times = f"{format_factor(now / after).removesuffix('.0')} times as many files as"
     first = f"{now:,} files where {after:,} would do{scope}: a full scan{which} opens {times} it needs to."
     if after >= now:
-        first = f"{now:,} files{scope}, and compaction would leave {after:,}."
+        first = f"{format_count(now, 'file')}{scope}, and compaction would leave {after:,}."
     uncertain = " and ".join(exactness(plan).uncertain)
     about = f"about {format_size(plan.bytes_added)}{' in all' * (plan.num_files_added != 1)}"
     return [

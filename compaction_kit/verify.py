@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
 from compaction_kit.sql import quoted
+from compaction_kit.text import format_count
 
 READER = "Spark"
 # Compared row groups that were copied, without hashing their rows.
@@ -47,10 +48,11 @@ class Fingerprint:
         return self + Fingerprint(-other.num_rows, (-first, -second))
 
     def __str__(self) -> str:
+        rows = format_count(self.num_rows, "row")
         if self.readers == (BYTES,):
-            return f"{self.num_rows:,} rows, byte by byte"
+            return f"{rows}, byte by byte"
         by = f", read by {' and '.join(self.readers)}" if self.readers else ""
-        return f"{self.num_rows:,} rows, 2 hashes over every column{by.replace(BYTES, 'compared as bytes')}"
+        return f"{rows}, 2 hashes over every column{by.replace(BYTES, 'compared as bytes')}"
 
 
 def fingerprint(rows: DataFrame) -> Fingerprint:

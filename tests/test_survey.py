@@ -103,7 +103,7 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     finding = "After compaction, a full read of 4 tables would open 11 fewer files, 82 % of them in 2"
     assert repr(found) == f"Survey({finding})"
     lines = [" ".join(line.split()) for line in found.summary().splitlines()]
-    assert lines[:2] == [f"{finding}.", f"{lake}/many 8 → 1 files 0 % small"]
+    assert lines[:2] == [f"{finding}.", f"{lake}/many 8 → 1 file 0 % small"]
     assert lines[5].startswith(f"{lake}/bad/clustered: The domain delta.clustering is damaged")
     assert "would open as many files as now." in survey(lake / "none").summary()
     assert survey(lake / "bad/empty").summary().startswith("1 table can't be surveyed.")

@@ -9,6 +9,7 @@ from compaction_kit.text import (
     GIB,
     KIB,
     MIB,
+    format_count,
     format_files,
     format_partition,
     format_range,
@@ -38,6 +39,16 @@ def test_what_is_no_size_is_refused_in_one_sentence_with_the_value(value: object
         parse_size(value, "max_file_size")  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     assert str(value) in str(caught.value)
+
+
+def test_a_count_of_one_is_not_plural() -> None:
+    nouns = {"file": "files", "batch": "batches", "entry": "entries", "day": "days"}
+    for one, more in nouns.items():
+        assert [format_count(number, one) for number in (0, 1, 2_000)] == [
+            f"0 {more}",
+            f"1 {one}",
+            f"2,000 {more}",
+        ]
 
 
 @given(st.one_of(st.text(), st.floats(), st.integers()))

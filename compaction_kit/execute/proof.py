@@ -19,6 +19,7 @@ from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_wat
 from compaction_kit.execute.work import Adds, Run, no_progress
 from compaction_kit.handle import Handle
 from compaction_kit.retention import GUARD
+from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint, fingerprint
 
 # A Spark job that reads files.
@@ -67,9 +68,10 @@ def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fi
     before, after = sides
     if before == after:
         return after
+    files = format_count(len(gone), "file")
     raise ContentDiffers(
-        f"The content differs: the {len(gone):,} files to be replaced have {before} {before.hash_sums}, "
-        f"the {len(new):,} to replace them have {after} {after.hash_sums}"
+        f"The content differs: {before} {before.hash_sums} in {files} to be replaced, "
+        f"{after} {after.hash_sums} in {len(new):,} to replace them"
     )
 
 

@@ -181,10 +181,8 @@ def _committed(run: Run, commits: Sequence[Commit], error: BaseException, is_wri
     if is_written or run.plan.without(removed_paths(commits)).is_empty:
         same = ", and its content is the same" if run.verify else ""
         return f"the compaction is committed, as version {_versions(commits)}{same}"
-    return (
-        f"{len(commits)} of {run.plan.num_batches} batches are committed, as version {_versions(commits)}; "
-        "make a new plan for the rest"
-    )
+    batches = f"{len(commits)} of {run.plan.num_batches} batches {'is' if len(commits) == 1 else 'are'}"
+    return f"{batches} committed, as version {_versions(commits)}; make a new plan for the rest"
 
 
 def _versions(commits: Sequence[Commit]) -> str:

@@ -69,10 +69,11 @@ class AutoCompaction(Record):
         idle = len({row["version"] for row in rows} - rewriting)
         files = format_files(sum(row["num_files"] for row in rows), sum(row["size_bytes"] for row in rows))
         of_size = "any size" if self.counts_below is None else f"at most {format_size(self.counts_below)}"
+        enough = f"{format_count(self.min_num_files, 'live file')} of {of_size} there ({_CONF}.minNumFiles)"
         facts = {
             "on by": self.enabled_by or "nothing: it is off, and this is what it would do",
             "fires": "after a commit, in each partition that it added files to, if the session has "
-            f"{self.min_num_files:,} live files of {of_size} there ({_CONF}.minNumFiles), and the first time",
+            f"{enough}, and the first time",
             "counts": f"files that a session adds from version {self.since} on, less all that it removes "
             "(delta-io/delta#4487)",
             "packs": f"files below {lower} into files of at most {upper} ({_CONF}.maxFileSize)",

@@ -52,7 +52,10 @@ class Comparison(Record):
 
     def facts(self) -> dict[str, str]:
         """How many files of each layout a narrow range touches."""
-        return {layout: f"{touched} of {files} files" for layout, files, _, _, touched in self._rows()}
+        return {
+            layout: f"{touched} of {files} file{'s' * (files != '1')}"
+            for layout, files, _, _, touched in self._rows()
+        }
 
     def parts(self) -> Sequence[object]:
         """The layouts as a table, and drawn."""

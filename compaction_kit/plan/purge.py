@@ -13,6 +13,7 @@ from compaction_kit.files import Files
 from compaction_kit.log.paths import is_remote, places
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.storage import Store
+from compaction_kit.text import format_count
 
 # Files have these columns although the schema hasn't (MaterializedRowId, MaterializedRowCommitVersion).
 _ROW_TRACKING = [f"delta.rowTracking.materializedRow{name}ColumnName" for name in ("Id", "CommitVersion")]
@@ -33,8 +34,8 @@ def dropped_columns(store: Store, files: Files) -> np.ndarray:
     paths = places(files.paths(np.arange(files.num_files)), store)
     if far := pc.sum(is_remote(paths)).as_py():
         raise UnsupportedTableError(
-            f"{far:,} files are outside of the table's folder, so it is unknown whether they have dropped "
-            "columns: run REORG TABLE … APPLY (PURGE) in SQL."
+            f"{format_count(far, 'file')} outside of the table's folder may have dropped columns, which is "
+            "unknown: run REORG TABLE … APPLY (PURGE) in SQL."
         )
     found = store.at_once(partial(_dropped_in, store, metadata), paths.to_pylist())
     return np.fromiter(found, np.int64, files.num_files)

@@ -52,7 +52,7 @@ def history(ledger: pa.Table) -> Chart:
     known = ledger.filter(ledger["num_files"].is_valid())
     versions, counts = known["version"].to_numpy(), known["num_files"].to_numpy()
     last, most = int(counts[-1]) if len(counts) else 0, counts.max(initial=0)
-    figure = style.chart(style.WIDTH, 3.2, f"Up to {most:,} live files, {last:,} now")
+    figure = style.chart(style.WIDTH, 3.2, f"Up to {format_count(most, 'live file')}, {last:,} now")
     axis = figure.subplots()
     axis.fill_between(versions, counts, step="post", color=LIVE, alpha=0.25, linewidth=0)
     axis.step(versions, counts, where="post", color=LIVE, linewidth=1.5, label="live files")
@@ -79,7 +79,7 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     title, live = "No version has a file", lives["removed"].null_count
     if len(lives):
         num_files = format_count(len(pc.unique(lives["path"])), "file")
-        title = f"{num_files} in {latest + 1:,} versions, {live:,} live now"
+        title = f"{num_files} in {format_count(latest + 1, 'version')}, {live:,} live now"
     figure = style.chart(style.WIDTH, 3.2, title)
     axis = figure.subplots()
     kinds, is_fine = _kinds_of(history), len(lives) > _MOST_BARS
@@ -129,10 +129,10 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
     `by_version` has version, num_live and num_listed; `version` has exactly the listed files, None for none.
     """
     versions, live, listed = (by_version[name].to_numpy() for name in ("version", "num_live", "num_listed"))
+    num_live = format_count(int(live[-1]), "live file")
     which = "no version exactly" if version is None else f"version {version}"
-    title = f"The manifest matches {which}: it lists {listed[-1]:,} of {live[-1]:,} files live now"
+    title = f"The manifest matches {which}: it lists {listed[-1]:,} of {num_live} now"
     if version == versions[-1]:
-        num_live = format_count(int(live[-1]), "live file")
         title = f"The manifest lists the {num_live} of the current version"
     figure = style.chart(style.WIDTH, 2.8, title)
     axis = figure.subplots()

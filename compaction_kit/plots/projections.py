@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, ORPHANED, OTHER, SMALL, TOMBSTONED, Chart
-from compaction_kit.text import format_size
+from compaction_kit.text import format_count, format_size
 
 _OTHERS = [(color, line) for line in ("-", ":", "-.") for color in (LIVE, OTHER, ORPHANED, TOMBSTONED)]
 
@@ -64,7 +64,8 @@ def sink_log(
     lines.append((pa.concat_tables([last, projected]), LIVE, "o", "--", "projected"))
     removed, more = pc.unique(removals["batch"]).to_pylist(), []
     if removed:
-        more.append(f"The cleanup removes {len(removals):,} files, from batch {min(removed):,} on")
+        num_files = format_count(len(removals), "file")
+        more.append(f"The cleanup removes {num_files}, from batch {min(removed):,} on")
     if with_retention is not None:
         shorter = _of_kind(with_retention, "compaction")
         lines.append((pa.concat_tables([last, shorter]), NEW, "D", ":", "with the retention"))

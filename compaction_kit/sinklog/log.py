@@ -286,7 +286,7 @@ class SinkLog(Record):
         ahead = self.project(_AHEAD)
         lines = [
             f"The log of the file {self.kind} {self.name}: batch {self.latest_batch:,}, "
-            f"{self.num_entries:,} entries. {self._growth(ahead)}.",
+            f"{format_count(self.num_entries, 'entry')}. {self._growth(ahead)}.",
             f"Cleanup: {self._cleanup()}.",
         ]
         if ahead.fails_at is not None:
@@ -299,7 +299,7 @@ class SinkLog(Record):
             lines.append("Growth: the log lists every file that the stream has read, without a retention.")
         else:
             lines.append(
-                f"Growth: about {ahead.batches['num_live'][-1].as_py():,} entries at batch "
+                f"Growth: about {format_count(ahead.batches['num_live'][-1].as_py(), 'entry')} at batch "
                 f"{self.latest_batch + _AHEAD:,}; each compaction writes all of them again, and each reader "
                 "loads all of them into its driver's memory. The sink's option retention drops old entries; "
                 "a Delta table needs no such log."
@@ -310,9 +310,10 @@ class SinkLog(Record):
         """Return the log for people: name and value."""
         log_bytes = sum(file.size_bytes for file in self.listed)
         read = " to ".join(dict.fromkeys((self.needed[0].name, self.needed[-1].name)))
+        every = format_count(self.compact_interval, "batch").removeprefix("1 ")
         return {
             "log": f"of a file {self.kind}, {self.folder}",
-            "batches": f"up to {self.latest_batch:,}; a compaction every {self.compact_interval} batches, "
+            "batches": f"up to {self.latest_batch:,}; a compaction every {every}, "
             f"the next at {self.next_compaction_batch:,}",
             "entries": f"{self.num_entries:,}, of {self.pace.entry_bytes:,.0f} B; "
             f"{self.pace.entries_per_batch:,.1f} per batch",
@@ -340,7 +341,8 @@ class SinkLog(Record):
         if not self.policy.deletion:
             return f"switched off by {setting(self.kind, 'deletion')}: no file is ever removed"
         delay = format_seconds(self.policy.cleanup_delay.total_seconds())
-        kept = f"{self.policy.min_batches_to_retain} batches are kept, and files younger than {delay}"
+        least = format_count(self.policy.min_batches_to_retain, "batch")
+        kept = f"{least} and files younger than {delay} are kept"
         batches = self.files["removed_after"].drop_null().to_pylist()
         if not batches:
             return f"no file will be removed soon; {kept}"

@@ -113,7 +113,7 @@ def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(job, "rewrite_bins", hanging)
-    told = "1 of 3 batches are committed, as version 5; make a new plan for the rest"
+    told = "1 of 3 batches is committed, as version 5; make a new plan for the rest"
     with pytest.raises(RunCancelled, match=told):
         plan.run(strategy="arrow", verify=False, progress=stop)
     monkeypatch.undo()

@@ -501,7 +501,7 @@ class AnalystsPath(FirstLook):
         page.get_by_label("Query", exact=True).fill(query.format("flights"))
         page.locator("button.ck-measure").click()
         drawn = figure(page, "ck-reads-figure", timeout=120 * SECOND)
-        expect(drawn).to_have_attribute("aria-label", re.compile(f"{days.days} → 1 files"))
+        expect(drawn).to_have_attribute("aria-label", re.compile(f"{days.days} → 1 file"))
         expect(page.locator(".ck-verdict")).to_contain_text(f"Measured by {query.format('{table}')}: ")
         page.locator(".ck-as-python").get_by_text("As Python").click()
         measured = f"measure_reads(table.spark, table.location, {days.days}, {days.days + 1}, "

@@ -49,7 +49,7 @@ def test_content_that_changes_is_noticed_and_undone(
 ) -> None:
     folder = clustered_table(tmp_path / "clustered") if is_clustered else changed
     before, paths, plan = data_files(folder), live(folder), open_table(folder).plan_compaction()
-    told = "the 18 files .* have 540 rows" if is_clustered else "the 21 files .* have 1,050 rows"
+    told = "540 rows, .* in 18 files" if is_clustered else "1,050 rows, .* in 21 files"
     with pytest.raises(
         VerificationError, match=f"The content differs: {told}.*; {outcome}: report"
     ) as caught:
