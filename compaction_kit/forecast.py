@@ -74,9 +74,8 @@ class Forecast(Record):
         """The files that a full read opens if nothing is done, and by the least often compaction."""
         most = {row["every_days"]: row["most_files"] for row in self.schedules.to_pylist()}
         now, days = self.days["num_files"][0].as_py(), format_count(self.days["day"][-1].as_py(), "day")
-        idle = (
-            f"A full read opens {format_count(now, 'file')} now, {most[None]:,} in {days} if nothing is done"
-        )
+        files = format_count(now, "file")
+        idle = f"A full read opens {files} now, {most[None]:,} in {days} if nothing is done"
         if self.every_days is not None:
             return f"{idle}; compacted {_named(self.every_days)}, {most[self.every_days]:,} at most"
         if most[None] > self.max_files:
@@ -97,11 +96,10 @@ class Forecast(Record):
     def facts(self) -> dict[str, str]:
         """Return what a full read opens in each schedule, and what that costs: names and values."""
         return {
-            row[
-                "schedule"
-            ]: f"{format_count(row['most_files'], 'file')} at most, {row['mean_files']:,} on average; "
+            row["schedule"]: f"{most} at most, {row['mean_files']:,} on average; "
             f"{format_size(row['most_stored_bytes'])} stored at most; {_cost(row)}"
             for row in self.schedules.to_pylist()
+            for most in [format_count(row["most_files"], "file")]
         }
 
     def plot(self) -> Figure:

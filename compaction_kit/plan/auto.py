@@ -179,9 +179,10 @@ class _State:
         for key, remove in removes:
             if known := self.partitions[key].files.pop(remove["path"], None):
                 changes[key] -= known[1]
-        for key, add in adds:
-            vector, stats = add.get("deletionVector"), add.get("stats")
-            records = count_records(pa.array([stats], pa.string()))[0].as_py() if vector else None
+        stats = [add.get("stats") if add.get("deletionVector") else None for _, add in adds]
+        counts = count_records(pa.array(stats, pa.string())).to_pylist()
+        for (key, add), records in zip(adds, counts, strict=True):
+            vector = add.get("deletionVector")
             file = self._file(add["size"], records, vector["cardinality"] if vector else None)
             self.partitions[key].files[add["path"]] = file
             changes[key] += file[1]
