@@ -59,7 +59,7 @@ def parse_count(value: object, name: str, least: int = 1) -> int:
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_whole or value < least:
         what = "is out of range" if is_whole else "is not a whole number"
-        raise InvalidArgumentError(f"{name}={show_value(value)} {what}: give a whole number from {least} on.")
+        raise InvalidArgumentError(f"{name}={value!r} {what}: give a whole number from {least} on.")
     return int(value)
 
 

@@ -75,7 +75,9 @@ def read_content(needs: FilesByVersion, verify: bool = False) -> SameContent:
     columns = ["version", "operation", "user_metadata", "data_change"]
     commits = {row["version"]: row for row in needs.commits.select(columns).to_pylist()}
     # Sums of random 64-bit numbers of the live files: other files have the same sum once in 10^19.
-    keys = file_keys(lifetimes).dictionary_encode().indices.to_numpy()
+    # A file in another partition is another one.
+    keys = pc.binary_join_element_wise(file_keys(lifetimes), one_array(lifetimes["partition"]), "\0")
+    keys = keys.dictionary_encode().indices.to_numpy()
     draws = np.random.default_rng(7).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
     files = needs.totals(lifetimes, draws[keys])
     schemas = _numbers(needs.schemas)

@@ -91,7 +91,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     Raises:
         InvalidArgumentError: A version can't be read from the log, or files to compare are missing.
     """
-    start, end = parse_count(start, "start", 0), parse_count(end, "end", 0)
+    start, end = parse_count(start, "version", 0), parse_count(end, "version", 0)
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)
     parts, totals = [], dict[str, Any]()
     for change, snapshot, other in ((ADDED, after, before), (REMOVED, before, after)):
@@ -108,8 +108,6 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     by, difference = None, None
     if uncommented(before.metadata.schema) != uncommented(after.metadata.schema):
         difference = "other columns"
-    elif not len(files) and not verify:
-        by = IDENTICAL
     elif verify:
         try:
             gone, new = changed_rows(handle, start, end)

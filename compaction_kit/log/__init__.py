@@ -19,7 +19,6 @@ from compaction_kit.log.commits import (
     in_turn,
     last_operation,
 )
-from compaction_kit.log.lifetimes import file_lifetimes
 from compaction_kit.log.lines import Action, commit_actions
 from compaction_kit.log.listing import (
     LogFile,
@@ -31,7 +30,7 @@ from compaction_kit.log.listing import (
     version_ranges,
 )
 from compaction_kit.log.protocol import Metadata
-from compaction_kit.log.snapshot import Snapshot, read_snapshot
+from compaction_kit.log.snapshot import Snapshot, file_lifetimes, read_snapshot
 from compaction_kit.log.sources import checkpoint_sources, commit_sources
 from compaction_kit.storage import Store, open_store
 from compaction_kit.times import millis, show_time, to_instant
@@ -245,11 +244,12 @@ class TransactionLog:
         """Return the versions in which each file was live, and the snapshot of the earliest version.
 
         Returns:
-            One row for each range of versions in which a data file was live: path (string; see
+            One row for each range of versions in which a data file was live in a partition: path (string; see
             `paths.places`), deletion_vector_id (string), and int64 size_bytes, added (the first version; the
-            snapshot's for files that were live then), removed (the first version without the file; null if
-            it is live), num_records (without deleted rows; null without stats and for files from a
-            snapshot) and row (its position in the snapshot's `live`, else null).
+            snapshot's for files that were live then), removed (the first version without the file there;
+            null if it is live), num_records (without deleted rows; null without stats and for files from a
+            snapshot) and row (its position in the snapshot's `live`, else null); partition (string, its
+            partition values one after another).
         """
         return self._read_lifetimes(tuple(self._list()))
 

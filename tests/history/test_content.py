@@ -91,6 +91,10 @@ def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession,
     diff = table.diff(0, 1, verify=True)
     assert (diff.same_content_by, diff.difference) == (None, "other fingerprints")
     assert table.diff(1, 2, verify=True).same_content_by == "identical files"
+    # Nor is it without a look at the rows.
+    assert table.versions()["same_content_as"].to_pylist() == [None, 2, 1]
+    by = [open_table(tmp_path).diff(0, version).same_content_by for version in (0, 1, 2)]
+    assert by == ["identical files", None, None]
 
 
 def test_a_comment_is_no_other_column(tmp_path: Path) -> None:
