@@ -91,7 +91,7 @@ class ReadPrediction(Record):
 
     def facts(self) -> dict[str, str]:
         """Return the files that the query opens in each layout."""
-        return {row[0]: f"{row[1]} of {row[2]} files, {row[3]}" for row in self._rows()}
+        return {row[0]: f"{row[1]} of {row[2]} file{'s' * (row[2] != '1')}, {row[3]}" for row in self._rows()}
 
     def plot(self) -> Figure:
         """Draw the files opened in each layout."""
@@ -205,7 +205,7 @@ def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _A
         layout = [add for row, add in enumerate(adds) if row not in rewritten]
         for number, (rows, size) in enumerate(zip(bins, other.outcome.bytes_added.tolist(), strict=True)):
             stats = merge_stats([adds[row]["stats"] for row in rows], leaves).text or None
-            layout.append(_add(f"bin-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
+            layout.append(_add(f"{plan.id}-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
         yield name, layout
 
 

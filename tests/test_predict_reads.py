@@ -10,7 +10,7 @@ from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import InvalidArgumentError, RunCancelled
 from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.text import KIB
-from tests import folders
+from tests import folders, handmade
 
 pytestmark = pytest.mark.spark
 LIMIT = 8 * KIB
@@ -28,7 +28,12 @@ MORE_QUERIES = [
 
 @pytest.fixture(scope="module")
 def shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(shaped_table(tmp_path_factory.mktemp("reads") / "t", partitions=3, files=8, rows=60))
+    """One file has a name that anybody may give, not that of its partition."""
+    table = Path(shaped_table(tmp_path_factory.mktemp("reads") / "t", partitions=3, files=8, rows=60, commits=4))
+    commit, (first, *_) = handmade.commit_path(table, 1), handmade.actions_of(table, 1, "add")
+    commit.write_text(commit.read_text().replace(first["path"], "bin-0.parquet"))
+    (table / first["path"]).rename(table / "bin-0.parquet")
+    return table
 
 
 # The files of each layout, and those opened, for each query.
@@ -87,6 +92,8 @@ def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_
     plan = open_table(shaped, spark).plan_compaction(order="value", budget="30 KiB", where="part = 'p0001'")
     prediction = plan.predict_reads("id < 10")
     num_files = {layout: files for layout, files, _ in layouts_of(prediction)}
+    # The first file, of another partition, stays as it is.
+    assert layouts_of(prediction)[-1][2] == 1
     assert list(num_files) == ["now", "by OPTIMIZE", "by ingestion", "by value", "by id", "by this plan"]
     assert (num_files["now"], num_files["by this plan"]) == (24, plan.num_files_after + 16)
     assert "predictions" in prediction.explain()
