@@ -14,6 +14,8 @@ GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetenti
 IGNORE_RETAIN = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _UNITS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600}
 _UNITS |= {"day": 86_400, "week": 604_800}
+# Spark's settings have short ones (JavaUtils.timeStringAs).
+_UNITS |= {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _LENGTH = rf"\+?(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\b\s*"
 _RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+")
 # In seconds; a datetime ends with the year 9999.
@@ -26,7 +28,7 @@ def table_retention(metadata: Metadata) -> timedelta:
 
 
 def parse_retention(text: str, name: str = "retention") -> timedelta:
-    """Parse a length of time such as "168 hours", "7 days" or "interval 1 week": 7,000 years at most.
+    """Parse a length of time such as "168 hours", "7d" or "interval 1 week": 7,000 years at most.
 
     Raises:
         InvalidArgumentError: The text is not a length of time; the message has `name`.

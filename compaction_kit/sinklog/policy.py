@@ -1,6 +1,5 @@
 """The rules by which Spark names, compacts and cleans up the files of a log (CompactibleFileStreamLog)."""
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,10 +7,7 @@ from enum import StrEnum
 from itertools import islice
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
-
-# JavaUtils.timeStringAs, in milliseconds; a number alone is milliseconds.
-_TIME = re.compile(r"(-?\d+)([a-z]*)")
-_UNITS = {"us": 0.001, "ms": 1, "": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+from compaction_kit.retention import parse_retention
 
 
 class Kind(StrEnum):
@@ -58,6 +54,13 @@ class Policy:
     cleanup_delay: timedelta = timedelta(minutes=10)
     deletion: bool = True
 
+    def __post_init__(self) -> None:
+        if self.default_interval < 1:
+            raise InvalidArgumentError(
+                f"The setting compactInterval={self.default_interval} is not an interval: set it, or the "
+                "default_interval of a policy, to 1 or more."
+            )
+
     @classmethod
     def of_session(cls, kind: Kind, conf: Callable[[str], str | None]) -> "Policy":
         """Read the policy from a session's settings (None if not set), with Spark's defaults.
@@ -66,15 +69,11 @@ class Policy:
             InvalidArgumentError: The compaction interval is below 1.
         """
         interval = int(conf(setting(kind, "compactInterval")) or cls.default_interval)
-        if interval < 1:
-            raise InvalidArgumentError(
-                f"{setting(kind, 'compactInterval')}={interval} is not an interval: set it to 1 or more."
-            )
-        # Spark takes no other text for a length of time.
-        ((number, unit),) = _TIME.findall((conf(setting(kind, "cleanupDelay")) or "10min").strip().lower())
-        delay = timedelta(milliseconds=int(number) * _UNITS[unit])
+        delay = (conf(setting(kind, "cleanupDelay")) or "10min").strip()
         retained = int(conf("spark.sql.streaming.minBatchesToRetain") or cls.min_batches_to_retain)
-        return cls(interval, retained, delay, (conf(setting(kind, "deletion")) or "true").lower() != "false")
+        # A number alone is milliseconds (JavaUtils.timeStringAs).
+        age = parse_retention(f"{delay}ms" if delay.isdigit() else delay, setting(kind, "cleanupDelay"))
+        return cls(interval, retained, age, (conf(setting(kind, "deletion")) or "true").lower() != "false")
 
     def interval_of(self, files: Iterable[BatchFile]) -> int:
         """Return the compaction interval of a stream that starts with these files, in batches.

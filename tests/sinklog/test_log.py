@@ -92,7 +92,8 @@ def test_a_stream_compacts_as_projected_and_drops_what_a_retention_says(
         file.write_text(f"v1\n{json.dumps(entry)}")
         file.with_name(f".{name}.crc").unlink(missing_ok=True)
     log, source = ck.sink_log(stream.output), ck.sink_log(stream.checkpoint)
-    assert log.project(2, "7 days").compactions["num_entries"].to_pylist() == [10]
+    for length in ("7 days", "7d", "168h"):
+        assert log.project(2, length).compactions["num_entries"].to_pylist() == [10]
     refused(partial(log.project, 2, "a while"), InvalidArgumentError, "is not a length of time")
     planned = [log.project(2, retention="1 day"), source.project(2)]
     stream.run(2, retention="1d")
