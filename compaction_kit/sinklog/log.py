@@ -247,7 +247,7 @@ class SinkLog(Record):
 
         Args:
             num_batches: The number of batches to project.
-            retention: A value of the sink's option `retention`, such as "7 days"; None for no retention. Each
+            retention: A value of the sink's option `retention`, such as "7d"; None for no retention. Each
                 compaction then leaves out entries of older files, and readers no longer see their rows.
             seconds_between: The seconds from one batch to the next; None for the median so far.
 
@@ -269,12 +269,13 @@ class SinkLog(Record):
         column = "modification_time" if self.kind == Kind.SINK else "timestamp"
         times = self.entries[column].cast(pa.int64()).to_numpy()
         length = None if retention is None else parse_retention(retention)
-        return project(self.listed, times, millis(self.read_at), self.policy, pace, num_batches, length)
+        read_at, is_source = millis(self.read_at), self.kind == Kind.SOURCE
+        return project(self.listed, times, read_at, self.policy, pace, num_batches, length, is_source)
 
     def plot(self, num_batches: int = 100, retention: str | None = None) -> Figure:
         """Draw the size of the compaction file so far and projected, and the files that the cleanup removes.
 
-        With `retention`, a value of the sink's option such as "7 days", that projection is drawn too.
+        With `retention`, a value of the sink's option such as "7d", that projection is drawn too.
         """
         ahead = self.project(num_batches)
         shorter = None if retention is None else self.project(num_batches, retention).batches
@@ -290,10 +291,16 @@ class SinkLog(Record):
             f"Cleanup: {self._cleanup()}.",
         ]
         if ahead.fails_at is not None:
+            fails = "The stream fails with these settings as it starts"
+            if self.kind == Kind.SINK:
+                fails = (
+                    "Readers of the output fail with these settings, and the stream fails at batch "
+                    f"{ahead.fails_at:,}"
+                )
             lines.append(
-                f"A stream with these settings fails at batch {ahead.fails_at:,}: its compaction reads "
-                f"{ahead.missing}, which is missing. Set {setting(self.kind, 'compactInterval')} back to its "
-                f"former value, or to more than {self.latest_batch + 1:,}."
+                f"{fails}: {ahead.missing}, a compaction that they need, is missing. Set "
+                f"{setting(self.kind, 'compactInterval')} back to its former value, or to more than "
+                f"{self.latest_batch + 1:,}."
             )
         elif self.kind == Kind.SOURCE:
             lines.append("Growth: the log lists every file that the stream has read, without a retention.")

@@ -38,7 +38,8 @@ class Projection:
             size_bytes of its file, num_live (the entries that a reader has to load then), num_files and
             log_bytes of the log after its cleanup.
         removals: One row per removed file: batch (after which it is removed), name, file_batch, size_bytes.
-        fails_at: The batch whose compaction fails, as a file that it reads is missing; else None.
+        fails_at: The batch at which the stream fails, as a file that it reads is missing: the next compaction
+            of a sink, at which readers fail now; the first batch of a source. None if it doesn't fail.
         missing: That file.
     """
 
@@ -61,6 +62,7 @@ def project(
     pace: Pace,
     num_batches: int,
     retention: timedelta | None,
+    is_source: bool,
 ) -> Projection:
     """Project the next batches of a log, the first at the time `begin`; see `SinkLog.project`.
 
@@ -77,9 +79,9 @@ def project(
     for number in range(num_batches):
         batch, time = first + number, begin + number * step
         compacts = is_compaction(batch, interval)
-        if compacts:
-            # CompactibleFileStreamLog.getValidBatchesBeforeCompactionBatch
-            before = range(max(batch - interval, 0), batch)
+        if compacts or (is_source and not number):
+            # getValidBatchesBeforeCompactionBatch, getAllValidBatches; the stream of a source reads all.
+            before = range(max(batch // interval * interval - 1, 0), batch)
             reads = (f"{n}.compact" if is_compaction(n, interval) else str(n) for n in before)
             if missing := next((name for name in reads if name not in on_disk), None):
                 fails_at = batch

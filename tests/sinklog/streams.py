@@ -126,6 +126,10 @@ class SparkLog:
             self._log = log(1, session, str(folder))
             self._class = java_class(spark, streaming_class("runtime", "FileStreamSource$FileEntry"))
 
+    def read(self) -> None:
+        """Read all entries, as readers of a sink's output do, and the stream of a source when it starts."""
+        self._log.allFiles()
+
     def add(self, batch: int) -> None:
         path, time = f"file:///data/part-{batch:05d}.parquet", 1_700_000_000_000 + batch
         entries = self._new_array(self._class, 1)

@@ -1,6 +1,7 @@
 """When a log is compacted and what is kept: as Spark's own class has it."""
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from compaction_kit.compat import java_class
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
 from tests.chance import examples
+from tests.refusals import refused
 from tests.releases import streaming_class
 from tests.sinklog.streams import LINE, SparkLog, make_log, names_after, names_in, policies
 
@@ -51,11 +53,20 @@ def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream(tm
     projection = sink.project(10)
     assert (projection.fails_at, projection.missing) == (5, "2.compact")
     assert projection.removals["name"].to_pylist() == ["0", "1"]
-    assert "fails at batch 5: its compaction reads 2.compact, which is missing" in sink.explain()
+    assert "Readers of the output fail with these settings, and the stream fails at batch 5" in sink.explain()
+    assert "2.compact, a compaction that they need, is missing" in sink.explain()
     assert sink.plot(10).get_axes()[0].texts[-1].get_text() == "fails at batch 5"
+    entry = '{"path":"file:///in/0.json","timestamp":1587218148000,"batchId":0}'
+    log = make_log(tmp_path / "sources/0", **{f"b{batch}": f"v1\n{entry}" for batch in range(4)})
+    source = sink_log(log, policy=SHORT)
+    assert (source.project(10).fails_at, source.project(10).missing) == (4, "2.compact")
+    assert "The stream fails with these settings as it starts" in source.explain()
+    assert sink_log(log, policy=Policy(5)).project(10).fails_at is None
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
+    for interval in (0, -1):
+        refused(partial(Policy, interval), InvalidArgumentError, f"{interval} is not an interval: set it")
     with pytest.raises(InvalidArgumentError, match="compactInterval=0 is not an interval"):
         Policy.of_session(Kind.SINK, {"spark.sql.streaming.fileSink.log.compactInterval": "0"}.get)
     key = "spark.sql.streaming.fileSink.log.cleanupDelay"
@@ -86,9 +97,14 @@ def test_what_a_projection_says_is_on_disk_is_what_sparks_own_log_leaves(
     projection = read.project(9, seconds_between=0)
     with policies(spark, {kind: second}):
         log = SparkLog(spark, folder, kind)
+        if projection.fails_at is not None:
+            with pytest.raises(Py4JJavaError, match=f"{projection.missing}"):
+                log.read()
+        else:
+            log.read()
         for batch in projection.batches["batch"].to_pylist():
             log.add(batch)
             assert names_in(folder) == names_after(read, projection, batch)
-        if projection.fails_at is not None:
+        if projection.fails_at is not None and kind == Kind.SINK:
             with pytest.raises(Py4JJavaError, match=f"{projection.missing}"):
                 log.add(projection.fails_at)
