@@ -42,7 +42,7 @@ class ConversionResult(Result):
         files = format_count(self.plan.files.num_rows, "Parquet file")
         facts = {
             "folder": f"{self.table.path}, {files}",
-            "content": f"identical: {self.fingerprint}",
+            "content": f"identical: {self.fingerprint}, with the table's schema",
             "seconds": f"{self.seconds:.1f}",
         }
         return facts | ({"log and dead files": str(self.set_aside)} if self.set_aside else {})

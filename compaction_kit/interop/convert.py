@@ -1,6 +1,7 @@
 """Convert a folder of Parquet files, which stay where they are, to a Delta table with CONVERT TO DELTA."""
 
 import posixpath
+import re
 import time
 from dataclasses import dataclass, field
 from itertools import count
@@ -83,6 +84,8 @@ class ConvertPlan(WithFiles, Plan):
         statement, names = f"CONVERT TO DELTA {table_name(spark, self.path, 'parquet')}", self.schema.names
         if self.partition_columns:
             by = [f"{identifier(spark, c.name)} {c.dataType.simpleString()}" for c in self.partition_schema]
+            # Where Delta expects a type, its parser reads TIMESTAMP as a keyword unless it is quoted.
+            by = [re.sub(" timestamp$", " `timestamp`", column) for column in by]
             statement += f" PARTITIONED BY ({', '.join(by)})"
 
         def convert() -> tuple[Fingerprint, Fingerprint]:

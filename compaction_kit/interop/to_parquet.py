@@ -36,16 +36,19 @@ class ParquetPlan(Plan):
     moved: pa.Table
     set_aside: Path
     schema: StructType
+    is_row_tracked: bool = False
 
     def facts(self) -> dict[str, str]:
         """Return what stays, what is moved and where: name and value."""
         kept, moved = (format_size(pc.sum(t["size_bytes"]).as_py() or 0) for t in (self.files, self.moved))
-        return {
+        lost = "the row IDs and commit versions of row tracking"
+        facts = {
             "table": f"{self.table.path}, version {self.version}",
             "stays": f"{format_count(self.files.num_rows, 'live file')}, {kept}, as plain Parquet",
             "moved": f"the log and {format_count(self.moved.num_rows, 'dead file')}, {moved}",
             "to": f"{self.set_aside}; moving its content back makes the folder the same Delta table again",
         }
+        return facts | ({"only in the log": lost} if self.is_row_tracked else {})
 
     def run(self) -> ConversionResult:
         """Compare the rows that Spark reads with and without the log, then move the log and the dead files.
@@ -91,7 +94,7 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
     Raises:
         EmptyTableError: The table has no live file.
         UnsupportedTableError: The table is in a catalog, or its files alone don't give its rows, as with
-            deletion vectors, column mapping, row tracking, or files outside of their partitions' folders.
+            deletion vectors, column mapping, or files outside of their partitions' folders.
         InvalidArgumentError: The folder beside the table has a log already.
 
     Examples:
@@ -117,7 +120,8 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
         raise InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
     files = pa.table({"path": paths, "size_bytes": table.files().sizes}).sort_by("path")
     schema = StructType.fromJson(dict(snapshot.metadata.schema))
-    return ParquetPlan(table, snapshot.version, files, _dead_files(table), aside, schema)
+    is_tracked = snapshot.metadata.configuration.get("delta.enableRowTracking", "").lower() == "true"
+    return ParquetPlan(table, snapshot.version, files, _dead_files(table), aside, schema, is_tracked)
 
 
 def _dead_files(table: Table) -> pa.Table:

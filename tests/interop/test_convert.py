@@ -94,6 +94,16 @@ def test_a_folder_becomes_a_table_of_the_same_rows(spark: SparkSession, codes: P
         refused(again, InvalidArgumentError, "is a Delta table already: open it")
 
 
+def test_a_folder_by_time_becomes_a_table_of_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    for hour in ("12%3A00%3A00", "12%3A30%3A00.5"):
+        write(tmp_path, f"timestamp=2026-01-01 {hour}/a.parquet", id=[1, 2])
+    plan = interop.plan_convert(tmp_path)
+    assert plan.partition_schema.simpleString() == "struct<timestamp:timestamp>"
+    plan.run()
+    times = spark.read.format("delta").load(str(tmp_path)).selectExpr("CAST(timestamp AS STRING)").distinct()
+    assert {row[0][11:] for row in times.collect()} == {"12:00:00", "12:30:00.5"}
+
+
 def test_a_conversion_that_fails_leaves_the_files_and_no_log(
     spark: SparkSession, codes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +193,9 @@ def test_a_table_becomes_parquet_with_the_same_rows_and_comes_back(
     assert sorted(files_in(path)) == plan.files["path"].to_pylist()
     pattern = str(path).replace("[", r"\[").replace("]", r"\]")
     assert fingerprint(spark.read.schema(plan.schema).parquet(pattern).select("id", "p")) == delta
-    assert "identical: 9 rows" in repr(result)
+    assert "identical: 9 rows, 2 hashes over every column, read by Spark, with the table's schema" in repr(
+        result
+    )
 
     shutil.copytree(plan.set_aside, path, dirs_exist_ok=True)
     assert files_in(path) == before
@@ -230,6 +242,13 @@ def test_a_table_whose_files_are_not_its_rows_is_refused(
     more = [[handmade.add(add, partition={"p": "x"})]] if add else []
     table = open_table(by_parts(tmp_path / "t", *more, configuration=configuration))
     refused(partial(interop.plan_to_parquet, table), UnsupportedTableError, message)
+
+
+def test_a_plan_says_that_row_ids_are_in_the_log_alone(tmp_path: Path) -> None:
+    for tracked, name in ((True, "tracked"), (False, "plain")):
+        configuration = {"delta.enableRowTracking": str(tracked).lower()}
+        table = open_table(by_parts(tmp_path / name, configuration=configuration))
+        assert ("row IDs and commit versions" in interop.plan_to_parquet(table).explain()) == tracked
 
 
 def test_deletion_vectors_catalog_tables_and_empty_tables_are_refused(lived: Path, tmp_path: Path) -> None:
