@@ -43,7 +43,7 @@ _S3_SETTINGS = {
     "spark.hadoop.fs.s3n.impl": _S3A,
 }
 # What Ivy says of a JAR that it did not get, and of a server that does not answer.
-_LOST_JAR = re.compile(r"unresolved dependency: ([^\s:\]]+)|Server access error")
+_LOST_JAR = re.compile(r"(?:unresolved dependency|download failed): ([^\s:\]]+)|Server access error")
 
 
 def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> SparkSession:
@@ -150,14 +150,14 @@ def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = Fal
         return builder.getOrCreate()
     except Exception as error:
         log = log_path.read_text(errors="replace")
-        lost = _LOST_JAR.search(log)
+        lost = _LOST_JAR.findall(log)
         if lost and not is_last:
             # Of dozens of JARs from a far server one fails now and then; those that came are kept.
             return _launched(builder, log_path, is_last=True)
         lines = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
         reason = [*str(error).strip().splitlines()[:1], *lines][-1]
         if lost:
-            what = f"the JAR {lost[1]}" if lost[1] else "Delta's JARs"
+            what = next((f"the JAR {name}" for name in lost if name), "Delta's JARs")
             reason = f"{what} could not be downloaded; check that Maven Central can be reached, and retry."
         raise SessionError(f"Spark did not start: {reason}") from None
 
