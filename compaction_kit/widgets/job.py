@@ -84,8 +84,8 @@ class Job(Watched):
         self._cancel = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._busy = False
-        self._next: Work | None = None
+        self._busy, self._ending = False, False
+        self._next: tuple[Work, str] | None = None
         _JOBS.add(self)
 
     @property
@@ -101,6 +101,10 @@ class Job(Watched):
     def start(self, work: Work, about: str = "") -> bool:
         """Begin, unless work is under way; returns whether it began."""
         with self._lock:
+            if self._ending and self._next is None:
+                # It is seen that the last work has ended, by a view that its thread is still calling.
+                self._next = work, about
+                return True
             if self._busy:
                 return False
             self._busy = True
@@ -113,7 +117,7 @@ class Job(Watched):
         """Begin as soon as the work under way has ended; if several wait, only the last one begins."""
         with self._lock:
             if self._busy:
-                self._next = work
+                self._next = work, ""
                 return
         self.start(work)
 
@@ -141,27 +145,30 @@ class Job(Watched):
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def _begin(self, about: str = "") -> None:
+    def _begin(self, about: str) -> None:
         self._cancel.clear()
         self.progress, self.message, self.details, self.result = 0.0, "Starting", "", None
         self.about, self.status = about, "running"
 
-    def _run(self, work: Work | None) -> None:
-        while work is not None:
+    def _run(self, work: Work) -> None:
+        following: tuple[Work, str] | None = work, ""
+        while following is not None:
+            status, message = "done", "Done"
             try:
-                self.result = work(self)
+                self.result = following[0](self)
             except RunCancelled as error:
-                self.message, self.status = str(error), "cancelled"
+                status, message = "cancelled", str(error)
             except Exception as error:
                 self.details = "" if isinstance(error, CompactionKitError) else str(error)
-                self.message, self.status = sentence_of(error), "failed"
-            else:
-                self.progress, self.message, self.status = 1.0, "Done", "done"
+                status, message = "failed", sentence_of(error)
+            self._ending = True
+            self.progress = 1.0 if status == "done" else self.progress
+            self.message, self.status = message, status
             with self._lock:
-                work, self._next = self._next, None
-                self._busy = work is not None
-            if work is not None:
-                self._begin()
+                following, self._next = self._next, None
+                self._busy, self._ending = following is not None, False
+            if following is not None:
+                self._begin(following[1])
 
 
 @dataclass(frozen=True, eq=False)

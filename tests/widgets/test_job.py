@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 from traitlets import Int, observe
@@ -33,8 +34,17 @@ def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
     job.wait(SECONDS)
     assert (job.status, job.result, job.progress) == ("done", "made", 1.0)
     assert seen == sorted(seen)
+    started = list[bool]()
+
+    def start_again(change: Any) -> None:
+        if change.new == "done" and not started:
+            started.extend(job.start(work, "again") for _ in range(2))
+
+    # Who sees that it has ended may start the next one.
+    job.observe(start_again, "status")
     assert job.start(lambda running: None)
     job.wait(SECONDS)
+    assert (started, job.result, job.about) == ([True, False], "made", "again")
 
 
 def test_a_cancelled_job_stops_at_its_next_report_and_has_nothing_next() -> None:
