@@ -6,9 +6,10 @@ The tables are written as by many ingestion jobs: without Spark, a few small Par
 
 import importlib.util
 import json
+import shutil
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -29,12 +30,14 @@ from compaction_kit.text import parse_count
 
 # The rows of each new file, without partition columns, by its path in the table.
 _Commit = dict[str, pa.Table]
+_Progress = Callable[[int], object]
 
 
-def flights(path: str | Path) -> str:
+def flights(path: str | Path, progress: _Progress = lambda commits: None) -> str:
     """Make a table of the 336,776 flights that left New York in 2013, and return its path.
 
     It is partitioned by origin, and has 1,095 files: one per day and airport, added by 365 commits.
+    `progress` is called with the number of commits so far; what it raises ends the work, and undoes it.
 
     Raises:
         InvalidArgumentError: The folder exists and is not empty.
@@ -49,7 +52,7 @@ def flights(path: str | Path) -> str:
         rows = pyarrow.csv.read_csv(csv, convert_options=times)
     rows = rows.sort_by([("month", "ascending"), ("day", "ascending"), ("origin", "ascending")])
     day_number = pc.add(pc.multiply(rows["month"], 100), rows["day"])
-    return _ingest(path, rows.schema, ["origin"], _daily_commits(rows, day_number.to_numpy()))
+    return _ingest(path, rows.schema, ["origin"], _daily_commits(rows, day_number.to_numpy(), progress))
 
 
 def shaped_table(
@@ -123,13 +126,14 @@ def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
     )
 
 
-def _daily_commits(rows: pa.Table, day_number: np.ndarray) -> Iterator[_Commit]:
+def _daily_commits(rows: pa.Table, day_number: np.ndarray, progress: _Progress) -> Iterator[_Commit]:
     """Yield the files of each day, one per origin, from rows sorted by day and origin."""
     origins, data = rows["origin"].to_numpy(), rows.drop_columns(["origin"])
     is_new = (np.diff(day_number) != 0) | (origins[1:] != origins[:-1])
     starts = np.flatnonzero(np.append(True, is_new))
     pieces = zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True)
-    for number, files in groupby(pieces, key=lambda piece: int(day_number[piece[0]])):
+    for done, (number, files) in enumerate(groupby(pieces, key=lambda piece: int(day_number[piece[0]]))):
+        progress(done)
         name = f"flights-2013-{number // 100:02d}-{number % 100:02d}.parquet"
         yield {f"origin={origins[at]}/{name}": data.slice(at, end - at) for at, end in files}
 
@@ -147,12 +151,16 @@ def _ingest(path: str | Path, schema: pa.Schema, partition_by: list[str], commit
     # As Delta on Spark; deltalake's default of 100 makes many commits take twice as long.
     checkpoints = {"delta.checkpointInterval": "10"}
     table = DeltaTable.create(str(folder), schema, partition_by=partition_by, configuration=checkpoints)
-    with ThreadPoolExecutor() as pool:
-        for commit in commits:
-            actions = list(pool.map(partial(_write, folder), commit, commit.values()))
-            table.create_write_transaction(actions, "append", schema, partition_by=partition_by or None)
-            # Otherwise each commit would try every version since the first.
-            table.update_incremental()
+    try:
+        with ThreadPoolExecutor() as pool:
+            for commit in commits:
+                actions = list(pool.map(partial(_write, folder), commit, commit.values()))
+                table.create_write_transaction(actions, "append", schema, partition_by=partition_by or None)
+                # Otherwise each commit would try every version since the first.
+                table.update_incremental()
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
     return str(path)
 
 
@@ -186,8 +194,7 @@ def _stats(rows: pa.Table) -> dict[str, Any]:
 
 
 def _find(package: str) -> ModuleSpec:
-    spec = importlib.util.find_spec(package)
-    if spec is None:
+    if (spec := importlib.util.find_spec(package)) is None:
         raise MissingDependencyError(
             f'The package {package} is not installed: pip install "compaction-kit[notebooks]".'
         )

@@ -13,7 +13,7 @@ import pytest
 
 from compaction_kit import datasets, open_table
 from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import InvalidArgumentError, MissingDependencyError
+from compaction_kit.errors import InvalidArgumentError, MissingDependencyError, RunCancelled
 from tests import handmade
 
 
@@ -38,6 +38,19 @@ def test_flights_are_a_file_an_airport_and_a_commit_a_day(flights: Path) -> None
     columns = pyarrow.dataset.dataset(flights, partitioning="hive").to_table(["distance", "dep_time"])
     assert (len(columns), columns["dep_time"].null_count) == (336_776, 8_255)
     assert pc.sum(columns["distance"]).as_py() == 350_217_607
+
+
+def test_flights_that_are_stopped_leave_nothing_behind(tmp_path: Path) -> None:
+    made = list[bool]()
+
+    def stop(commits: int) -> None:
+        made.append((tmp_path / "flights" / "_delta_log").exists())
+        if commits == 2:
+            raise RunCancelled
+
+    with pytest.raises(RunCancelled):
+        datasets.flights(tmp_path / "flights", stop)
+    assert (made, list(tmp_path.iterdir())) == ([True] * 3, [])
 
 
 def test_flights_without_their_packages_say_what_to_install(

@@ -10,8 +10,9 @@ from typing import Any
 from traitlets import Instance, Int, Unicode
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, RunCancelled
 from compaction_kit.execute import CompactionResult
+from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.files import Files
 from compaction_kit.plan import Planner
 from compaction_kit.query import with_table
@@ -80,8 +81,10 @@ class Changes(Watched):
         self.opened = Opened()
         # `opened` is changed by jobs and by people, one after another.
         self.changing = threading.RLock()
-        self.loading, self.making = Job(), Job()
-        self.running, self.vacuuming, self.restoring = Job("name"), Job("name"), Job("name")
+        self.loading, self.making = Job(), Job(stops="Stop; what was made is deleted")
+        self.running = Job("name", "Stop; what is not committed is undone")
+        self.vacuuming = Job("name", "Stop; files that are deleted by then stay deleted")
+        self.restoring = Job("name", "Stop; nothing is changed unless it is committed by then")
         self.surveying, self.finding, self.following = Lookup("root"), Lookup("root"), Lookup("root")
         self.measuring, self.predicting = Lookup("table"), Lookup("plan")
         self.reading, self.sampling = Lookup("files"), Lookup("files")
@@ -155,11 +158,16 @@ class Changes(Watched):
 
     def measure(self) -> None:
         """Run the query before and after the last run, in the background."""
-        result, sql = self.result, self.sql
+        table, result, sql = self.table, self.result, self.sql
+        if table is None or result is None:
+            return
 
         def work(job: Job) -> Any:
-            job.report(0.0, "Running the query at both versions, several times")
-            return result and result.measure_reads(sql)
+            report = partial(job.report, 0.0, "Running the query at both versions, several times")
+            try:
+                return run_cancellable(table.spark, partial(result.measure_reads, sql), report)
+            except WorkCancelled:
+                raise RunCancelled("Cancelled: the query was not measured.") from None
 
         self.measuring.ask(work, result, again=True)
 

@@ -126,15 +126,18 @@ def _ask(state: WorkbenchState, with_actions: bool) -> None:
     if table is None:
         return
     if files is not None:
-        state.reading.ask(lambda job: _read_past(state, table, files), files)
+        state.reading.ask(lambda job: _read_past(state, table, files, job), files)
     if state.reading.value and len(pair) == 2:
         state.comparing.ask(lambda job: table.diff(pair[0], pair[1]), *pair)
     if state.reading.value and with_actions:
         state.quoting.ask(lambda job: actions_text(table.log.actions(version)), version)
 
 
-def _read_past(state: WorkbenchState, table: Table, files: Files) -> Past:
-    versions, lives = table.versions(), table.log.lifetimes()[1]
+def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> Past:
+    versions = table.versions()
+    job.report(0.5, f"Read {format_count(len(versions), 'version')}; reading when each file lived")
+    lives = table.log.lifetimes()[1]
+    job.report(0.9, "Listing the versions")
     found = Past(versions, lives, version_rows(versions), versions["version"][-1].as_py())
     if files is state.files:
         state.version = found.latest

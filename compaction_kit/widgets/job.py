@@ -78,9 +78,10 @@ class Job(Watched):
     result = AnyTrait(None, help="What the work returned")
     about = Unicode("", help="The table that the work is about")
 
-    def __init__(self, scope: str = "") -> None:
+    def __init__(self, scope: str = "", stops: str = "Stop; nothing is changed") -> None:
         super().__init__()
-        self.scope = scope  # together with which a state forgets the result
+        # Together with what a state forgets the result, and what it means to cancel the work.
+        self.scope, self.stops = scope, stops
         self._cancel = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -231,7 +232,10 @@ class Lookup(Job):
         # The same numbers may have been asked of another table meanwhile.
         try:
             if question is self._asked:
-                answer = work(job)
+                found = work(job)
+                # If it was cancelled meanwhile, what was found is no answer.
+                job.report(job.progress, job.message)
+                answer = found
         except Exception:
             # If another question was asked, nobody waits for this answer.
             if question is self._asked:

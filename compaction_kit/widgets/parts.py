@@ -226,8 +226,7 @@ class JobBar(w.VBox):
     def __init__(self, job: Job, css_class: str):
         self.job = job
         self.bar = w.HTML().add_class("ck-progress-bar")
-        stops = "Stop; what is not committed is undone"
-        self.cancel_button = button("Cancel", "ck-cancel", job.cancel, tooltip=stops)
+        self.cancel_button = button("Cancel", "ck-cancel", job.cancel, tooltip=job.stops)
         self.cancel_button.icon = "stop"
         self.message, self.error = Text("text", "status"), Text("error")
         super().__init__([w.HBox([self.bar, self.cancel_button]), self.message, self.error])

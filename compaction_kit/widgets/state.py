@@ -263,8 +263,10 @@ class WorkbenchState(Changes):
         root = self.root
 
         def work(job: Job) -> None:
-            job.report(0.0, "Ingesting a year of flights, a commit a day")
-            datasets.flights(local_path(root) / "flights")
+            def report(days: int) -> None:
+                job.report(days / 365, f"Ingested {format_count(days, 'day')} of 365, a commit a day")
+
+            datasets.flights(local_path(root) / "flights", report)
             if root == self.root:
                 self._find()
 

@@ -21,6 +21,7 @@ from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.as_python import absolute, call, python
 from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.grid import Grid
+from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -243,7 +244,7 @@ def streams_part(state: WorkbenchState) -> Part:
     finding, following = state.finding, state.following
 
     def prepare() -> None:
-        finding.ask(lambda job: _find_streams(state), state.root)
+        finding.ask(lambda job: _find_streams(state, job), state.root)
         if state.stream:
             following.ask(lambda job: sink_log(state.stream), state.stream)
         fields.offer(choice, finding.value or (), state.stream)
@@ -274,9 +275,10 @@ def streams_part(state: WorkbenchState) -> Part:
     )
 
 
-def _find_streams(state: WorkbenchState) -> list[str]:
+def _find_streams(state: WorkbenchState, job: Job) -> list[str]:
     root = state.root
     found = find_sink_logs(root)
+    job.report(1.0, f"Found {text.format_count(len(found), 'log')}")
     if root == state.root and state.stream not in found:
         state.stream = next(iter(found), "")
     return found

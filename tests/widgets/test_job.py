@@ -152,6 +152,24 @@ def test_a_late_answer_is_not_taken_for_the_same_question_about_something_else()
     assert answers == [None, "of this table"]
 
 
+def test_what_is_found_after_a_cancel_is_no_answer() -> None:
+    lookup, begun, go = Lookup(), threading.Event(), threading.Event()
+    bar = JobBar(lookup, "bar")
+    assert bar.cancel_button.tooltip == "Stop; nothing is changed"
+
+    def work(_: Job) -> str:
+        begun.set()
+        go.wait(SECONDS)
+        return "found"
+
+    lookup.ask(work, object())
+    assert begun.wait(SECONDS)
+    bar.cancel_button.click()
+    go.set()
+    lookup.wait(SECONDS)
+    assert (lookup.status, lookup.value) == ("cancelled", None)
+
+
 def test_a_question_whose_turn_was_cancelled_can_be_asked_again() -> None:
     lookup, one = Lookup(), object()
     with held(lookup):

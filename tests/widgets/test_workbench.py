@@ -296,6 +296,10 @@ def test_a_run_waits_for_its_plan_is_proved_and_its_undo_is_refused_if_others_co
     at(bench, "ck-query").value = "no_such_column < 3"
     click(bench, "ck-measure")
     assert "no_such_column" in words(at(bench, "ck-measuring"))
+    at(bench, "ck-query").value, measuring = "id < 3", bench.state.measuring
+    measuring.observe(lambda change: measuring.cancel() if "Running" in change.new else None, "message")
+    click(bench, "ck-measure")
+    assert "the query was not measured" in words(at(bench, "ck-measuring"))
     click(bench, "ck-next-undo")
     assert bench.rail.value == "Run"
     assert "remove 2 files" in at(bench, "ck-restore-plan", "Run").value
@@ -404,6 +408,7 @@ def test_nothing_is_deleted_but_what_the_name_was_typed_for(own_bench: Workbench
     at(bench, "ck-retention").value = ""
     settle(bench)
     name.value = "a"
+    assert "deleted by then stay deleted" in at(bench, "ck-vacuuming").cancel_button.tooltip
     click(bench, "ck-vacuum")
     assert "1 file" in at(bench, "ck-outcome", "Vacuum").value
     assert [file.exists() for file in files] == [True, False]
