@@ -92,6 +92,8 @@ class Changes(Watched):
         self.planning_restore, self.planning_vacuum = Lookup("files"), Lookup("files")
         self.jobs = [job for job in vars(self).values() if isinstance(job, Job)]
         self.observe(self._on_opened, "opened")
+        for job in (self.predicting, self.measuring):
+            self.observe(job.forget, "query")
 
     def _on_opened(self, change: Any) -> None:
         fields, restored = ("table", "files", "plan"), self.planning_restore.asked

@@ -60,12 +60,13 @@ def restore_box(
         description=lambda: f"Restore version {version()}",
         disabled=lambda: not (plan() and plan().can_run),
     )
+    error = Text("error", "restore-error", lambda: planning.error if planning.asked == (version(),) else "")
     return w.VBox(
         [
             ask,
             Text("error", "restore-loss", lambda: explained()[0]),
             Text("warning", "restore-plan", lambda: "\n".join(explained()[1:])),
-            Text("error", "restore-error", lambda: planning.error),
+            error,
             live(w.HBox([run, keep]).add_class("ck-restore-choice"), lambda: plan() and not running.running),
             parts.outcome(state, running, "ck-restoring", "restored"),
         ]

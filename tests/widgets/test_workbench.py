@@ -769,6 +769,9 @@ def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
     click(bench, "ck-ask-restore", "History")
     assert "be restored: 1 file that it needs is missing" in at(bench, "ck-restore-plan", "History").value
     assert at(bench, "ck-restore", "History").disabled
+    state.plan_restore(99)
+    settle(bench)
+    assert not is_shown(at(bench, "ck-restore-error", "History"))
     click(bench, "ck-read-rows")
     assert "be read: files of it were deleted" in words(at(bench, "ck-sampling"))
 
@@ -796,9 +799,13 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     section = part.section()
     assert section is not None
     assert section.records == (bench.state.predicting.value,)
-    bench.state.max_file_size = 1 * KIB
-    assert bench.state.predicting.value is None
-    assert not is_shown(figure)
+    # It was of the query before, or of the plan before.
+    for name, other in (("query", "id < 20"), ("max_file_size", KIB)):
+        click(bench, "ck-count")
+        assert is_shown(figure)
+        setattr(bench.state, name, other)
+        assert bench.state.predicting.value is None
+        assert not is_shown(figure)
     query.value = "SELECT id FROM elsewhere"
     click(bench, "ck-count")
     assert "names neither the table nor {table}" in words(at(bench, "ck-predicting"))
