@@ -158,9 +158,11 @@ def ranges_by_column(
         files = state.files
         if files is not None and files is not offered[0]:
             offered[:] = [files]
-            # A table's first files have the columns of all.
-            first = files.in_snapshot(np.arange(min(files.num_files, _MOST_TRIED)))
-            columns = list(filter(Files(files.snapshot, first).has_bounds, files.data_columns))
+            # Some files have the columns of most, and only all files can show that there are none.
+            tried = np.linspace(0, files.num_files - 1, min(files.num_files, _MOST_TRIED)).astype(int)
+            some = Files(files.snapshot, files.in_snapshot(tried))
+            found = (list(filter(these.has_bounds, files.data_columns)) for these in (some, files))
+            columns = next(filter(None, found), [])
             usual = (column.value, state.order, state.plan and state.plan.clustering_column, *columns)
             fields.offer(column, columns, next((name for name in usual if name in columns), None))
         return column.value

@@ -1,5 +1,6 @@
 """Parts of the workbench by themselves."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,17 @@ def test_partitions_that_are_not_shown_are_counted_with_their_most_files(tmp_pat
     assert "and 5 more partitions with at most 2 files each" in at(page, "ck-partitions").value
     folds(page.part).selected_index = 1
     assert "no minimum and maximum of any column" in at(page, "ck-overlap").value
+
+
+def test_bounds_of_any_file_are_found(tmp_path: Path) -> None:
+    stats = {"minValues": {"id": 1}, "maxValues": {"id": 2}}
+    for name, bounded in (("one of many", range(777, 778)), ("all but the first", range(300, 1_000))):
+        adds = [add(f"f{i}") for i in range(1_000)]
+        for i in bounded:
+            adds[i]["add"]["stats"] = json.dumps(stats)
+        page = settle(ck.widgets.files(write_log(tmp_path / name, [metadata(), *adds])))
+        folds(page.part).selected_index = 1
+        assert at(page, "ck-overlap-column").options == ("id",), name
 
 
 @pytest.mark.spark
