@@ -1,5 +1,6 @@
 """The parts that lead to a compaction: the verdict, the plan, a query's files, the run."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from compaction_kit.cost import cost_of
 from compaction_kit.files import Files
 from compaction_kit.plan import Planner
 from compaction_kit.plan.order import INGEST, SIZE, order_by
+from compaction_kit.sql import quoted
 from compaction_kit.text import element, format_count
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.as_python import absolute, call, exact_size, python
@@ -150,7 +152,8 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
         columns = () if state.files is None else state.files.data_columns
         names = [("size, as OPTIMIZE", SIZE), ("ingestion", INGEST)]
         fields.offer(order, [*names, *((name, order_by(name)) for name in columns)], state.order)
-        where.placeholder = f"such as {_condition(state.files)}"
+        is_split = state.files is None or state.files.partition_columns
+        where.placeholder = f"such as {_condition(state.files)}" if is_split else "for partitioned tables"
         planner = state.opened.planner
         if planner is not None and planner.files.num_files:
             for slider, stops in zip((smaller, target), _stops(planner), strict=True):
@@ -174,11 +177,13 @@ def _stops(planner: Planner) -> tuple[list[int], list[int]]:
 def _condition(files: Files | None) -> str:
     if files is None or not files.num_files:
         return "p = 1"
+    name = (files.partition_columns or files.data_columns)[0]
+    column = name if name.isascii() and name.isidentifier() else quoted(name)
     if not files.partition_columns:
-        return f"{files.data_columns[0]} IS NOT NULL"
-    name = files.partition_columns[0]
+        return f"{column} IS NOT NULL"
     value = files.partitions[f"partition.{name}"][0].as_py()
-    return f"{name} IS NULL" if value is None else f"{name} = '{value}'"
+    text = re.sub(r"['\\]", r"\\\g<0>", value or "")
+    return f"{column} = '{text}'" if value else f"{column} IS NULL"
 
 
 def _no_plan(state: WorkbenchState) -> str:

@@ -813,6 +813,22 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
 
 
 @pytest.mark.spark
+def test_the_example_of_a_condition_selects_files_whatever_the_names(spark: object, tmp_path: Path) -> None:
+    for number, (name, value) in enumerate({"q `q`": "O'Hare", "2024": "back\\slash", "p": None}.items()):
+        adds = [add(one or "null", partition={name: one}) for one in (value, "other")]
+        columns = metadata({"id": "long", name: "string"}, [name])
+        bench = made(Path(write_log(tmp_path / str(number), [columns, *adds])))
+        show(bench, "Plan")
+        example = at(bench, "ck-where").placeholder.removeprefix("such as ")
+        show(bench, "My query")
+        assert at(bench, "ck-query").placeholder.endswith(f"WHERE {example}, or a condition alone: {example}")
+        bench.state.where = example
+        settle(bench)
+        assert bench.state.files is not None
+        assert (bench.state.files.num_files, bench.state.input_error) == (1, "")
+
+
+@pytest.mark.spark
 def test_a_clustered_table_is_planned_by_its_cubes_and_run(spark: object, tmp_path: Path) -> None:
     clustered_table(tmp_path / "events", files=6)
     bench = made(tmp_path)
