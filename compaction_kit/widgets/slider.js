@@ -25,7 +25,7 @@ function render({ model, el }) {
     if (!held) input.value = model.get("value");
   };
   input.addEventListener("pointerdown", () => { held = true; });
-  input.addEventListener("pointerup", () => { held = false; });
+  for (const end of ["pointerup", "pointercancel"]) input.addEventListener(end, () => { held = false; sync(); });
   input.addEventListener("input", () => {
     input.value = stopFor(Number(input.value), model.get("value"), model.get("stops"));
     model.set("value", Number(input.value));
