@@ -171,6 +171,8 @@ def _time_field(state: WorkbenchState) -> tuple[w.Text, Text]:
         error.show(sentence)
 
     time.observe(on_time, "value")
+    # It was a time of the versions that were listed before.
+    state.reading.observe(lambda _: setattr(time, "value", ""), "answer")
     return time, error
 
 

@@ -744,6 +744,9 @@ def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
         assert (state.version, grid.chosen, refused.value) == (version, version, "")
     field.value = "the day before yesterday"
     assert "the day before yesterday" in refused.value
+    open_table(bench, own / "b")
+    assert (field.value, is_shown(refused)) == ("", False)
+    open_table(bench, own / "a")
     grid.on_open(latest - 1)
     assert (field.value, is_shown(refused)) == ("", False)
     assert ask.description == f"Restore version {latest - 1} …"
