@@ -52,7 +52,7 @@ def history(ledger: pa.Table) -> Chart:
     known = ledger.filter(ledger["num_files"].is_valid())
     versions, counts = known["version"].to_numpy(), known["num_files"].to_numpy()
     last, most = int(counts[-1]) if len(counts) else 0, counts.max(initial=0)
-    figure = style.chart(style.WIDTH, 3.2, f"Up to {format_count(most, 'live file')}, {last:,} now")
+    figure = style.chart(style.WIDTH, 3.2, f"Up to {format_count(int(most), 'live file')}, {last:,} now")
     axis = figure.subplots()
     axis.fill_between(versions, counts, step="post", color=LIVE, alpha=0.25, linewidth=0)
     axis.step(versions, counts, where="post", color=LIVE, linewidth=1.5, label="live files")
@@ -213,7 +213,7 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
     ]
     counts = (
         f"{format_count(int(now.sum()), 'version')} can be read now, {int(then.sum()):,} after, "
-        f"{int((now & ~then).sum()):,} are lost"
+        f"{int((now & ~then).sum()):,} lost"
     )
     rows, totals = storage.to_pylist(), np.zeros(2)
     stored = [

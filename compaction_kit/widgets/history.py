@@ -248,7 +248,7 @@ def vacuum_part(state: WorkbenchState) -> Part:
     keep = fields.field("Keep versions", "such as 3, 7", "ck-keep", "300px", "96px")
     days = Slider(label="Preview on a later day", min=0, max=_MOST_DAYS).add_class("ck-days")
     fields.bind(state, retention=retention, keep=keep, days=days)
-    live(days, text=lambda: f"in {state.days} days" if state.days else "now")
+    live(days, text=lambda: f"in {format_count(state.days, 'day')}" if state.days else "now")
     name = fields.field("Type its name", "", "ck-confirm", "300px", "96px")
     live(name, placeholder=lambda: state.password).continuous_update = True
     # A name that was typed is for the plan that it was typed under, and for no other.

@@ -122,7 +122,7 @@ class WorkbenchState(Changes):
 
         def look(job: Job) -> Survey:
             def report(done: int, total: int, _: str) -> None:
-                job.report(done / total, f"Surveyed {done} of {total} tables")
+                job.report(done / total, f"Surveyed {done} of {format_count(total, 'table')}")
 
             worst = tables[0]
             try:

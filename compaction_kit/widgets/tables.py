@@ -242,7 +242,7 @@ def streams_part(state: WorkbenchState) -> Part:
     ahead = Slider(label="Look ahead", min=1, max=_FURTHEST).add_class("ck-ahead")
     fields.set_by_choice(state, "stream", choice)
     fields.bind(state, ahead=ahead)
-    live(ahead, text=lambda: f"{state.ahead} batches")
+    live(ahead, text=lambda: text.format_count(state.ahead, "batch"))
     finding, following = state.finding, state.following
 
     def prepare() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from compaction_kit.text import Html, element, format_size, shortened, visible
+from compaction_kit.text import Html, element, format_count, format_size, shortened, visible
 from compaction_kit.times import in_zone, millis, session_zone, show_time
 
 COLUMNS = ("version", "time", "operation", "files ±", "bytes ±", "rows ±", "content")
@@ -85,4 +85,4 @@ def actions_text(actions: pa.Table) -> Html:
     """Write the actions of a commit as JSON, one a line; long lines and long commits are cut."""
     lines = [shortened(text, _LONGEST) for text in actions["fields"][:_MOST_ACTIONS].to_pylist()]
     more = len(actions) - len(lines)
-    return element("pre", "\n".join([*lines, *([f"… and {more:,} more actions"] if more else [])]))
+    return element("pre", "\n".join([*lines, *([f"… and {format_count(more, 'more action')}"] if more else [])]))

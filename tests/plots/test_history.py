@@ -13,10 +13,16 @@ from compaction_kit.text import MIB
 
 
 @pytest.mark.parametrize(
-    ("counts", "most", "last"), [([3, 1_500, 2, 4], "1,500", 4), ([None, 7, 2], 7, 2), ([], 0, 0)]
+    ("counts", "most", "last"),
+    [
+        ([3, 1_500, 2, 4], "1,500 live files", 4),
+        ([None, 7, 2], "7 live files", 2),
+        ([1, 1, 1], "1 live file", 1),
+        ([], "0 live files", 0),
+    ],
 )
 def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions(
-    counts: list[int | None], most: object, last: int
+    counts: list[int | None], most: str, last: int
 ) -> None:
     """Versions that can't be read are left out."""
     numbers, files = pa.array(range(len(counts)), pa.int64()), pa.array(counts, pa.int64())
@@ -25,7 +31,7 @@ def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions(
     columns = {"version": numbers, "num_files": files, "num_small_files": files, "num_removed": removed}
     ledger = columns | {"data_change": pc.invert(is_compaction), "operation": names}
     figure = plots.history(pa.table(ledger))
-    assert str(figure.get_label()) == f"Up to {most} live files, {last} now"
+    assert str(figure.get_label()) == f"Up to {most}, {last} now"
     assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"] * bool(counts)
 
 
@@ -51,6 +57,7 @@ LIVES = {
     ),
     "many": (0, [(f"f{i}", i % 2, 2) for i in range(100)], 2, {"written", "changed"}),
     "trimmed": (1, [("a", 1, None), ("b", 2, None)], 2, {"there before", "compacted"}),
+    "alone": (0, [("a", 0, None)], 1, {"written"}),
 }
 
 
@@ -59,9 +66,11 @@ def test_files_are_bars_coloured_by_what_added_them_and_many_with_the_same_life_
     first: int, rows: list[tuple[str, int, int | None]], bars: int, legend: set[str]
 ) -> None:
     """What a cleaned up log begins with was there before."""
-    figure = plots.lifetimes(lives_of(*rows), HISTORY.slice(first), version=1)
+    history = HISTORY.slice(first) if len(rows) > 1 else HISTORY.slice(0, 1)
+    figure = plots.lifetimes(lives_of(*rows), history, version=min(len(rows) - 1, 1))
     num_live = sum(removed is None for *_, removed in rows)
-    assert figure.get_suptitle() == f"{len(rows)} files in 3 versions, {num_live} live now"
+    counts = f"{len(rows)} files in 3 versions" if len(rows) > 1 else "1 file in 1 version"
+    assert figure.get_suptitle() == f"{counts}, {num_live} live now"
     (axis,) = figure.axes
     assert sum(len(one.get_paths()) for one in axis.collections if isinstance(one, PolyCollection)) == bars
     assert axis.get_ylim() == (len(rows), 0)
@@ -109,7 +118,7 @@ def test_a_vacuum_says_and_marks_what_is_lost_and_draws_nothing_of_what_is_not_t
     figure = plots.vacuum(STORAGE, versions_of("byyyy", "bmyby"), "A finding")
     assert figure.get_suptitle() == "A finding"
     assert str(figure.get_label()) == (
-        "A finding. 4 versions can be read now, 2 after, 2 are lost. Stored: live 8 MiB now and 8 MiB after, "
+        "A finding. 4 versions can be read now, 2 after, 2 lost. Stored: live 8 MiB now and 8 MiB after, "
         "tombstoned 4 MiB now and 1 MiB after, orphaned 0 B now and 0 B after"
     )
     upper, lower = figure.axes

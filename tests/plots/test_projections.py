@@ -55,6 +55,7 @@ def test_a_log_has_its_compactions_the_projected_ones_and_the_removals(tmp_path:
     # All entries are years old.
     assert lines["with the retention"].get_ydata().tolist()[1] < known.get_ydata().tolist()[0]
     now, then = (format_size(2 + count * (len(LINE) + 1)) for count in (40, 70))
+    assert "The cleanup removes" in str(figure.get_label())
     finding = f"39.compact is {now}; at batch 69 it will be about {then}"
     assert str(figure.get_label()).startswith(finding)
 

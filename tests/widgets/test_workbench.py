@@ -543,7 +543,9 @@ def test_a_sink_log_is_found_and_drawn(bench: Workbench, folder: Path, tmp_path:
     assert at(bench, "ck-log").value == str(tmp_path / "clicks")
     assert "batch 4, 5 entries" in at(bench, "ck-sink-log").value
     assert "<svg" in at(bench, "ck-sink-figure").value
-    at(bench, "ck-ahead").set_state({"value": 300})
+    for batches, said in ((1, "1 batch"), (300, "300 batches")):
+        at(bench, "ck-ahead").set_state({"value": batches})
+        assert at(bench, "ck-ahead").text == said
     assert "log.plot(300)" in bench.parts[-1].as_code()
     scope: dict[str, object] = {}
     exec(bench.parts[-1].as_code(), scope)
@@ -872,6 +874,10 @@ def test_what_was_chosen_for_a_table_ends_with_it_and_a_refused_predicate_hides_
     state.where, state.keep, state.days = "nope = 1", "0 0", 3
     settle(bench)
     show(bench, "Vacuum")
+    assert at(bench, "ck-days").text == "in 3 days"
+    state.days = 1
+    settle(bench)
+    assert at(bench, "ck-days").text == "in 1 day"
     compile(bench.parts[bench.rail.index].as_code(), "As Python", "exec")
     write_commit(tmp_path / "a", 1, [add("f3")])
     state.refresh()
