@@ -68,12 +68,9 @@ def history(ledger: pa.Table) -> Chart:
 
 
 def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) -> Chart:
-    """Draw each file from the version that added it to the one that removed it.
+    """Draw each file from the version that added it to the one that removed it; a line marks a version.
 
-    Args:
-        lives: path, added and removed of each life, as `TransactionLog.lifetimes` returns them.
-        history: What `Table.history()` returns.
-        version: One to mark by a line; None for none.
+    `lives` are what `TransactionLog.lifetimes` returns, `history` what `Table.history()` returns.
     """
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
     title, live = "No version has a file", lives["removed"].null_count

@@ -59,13 +59,12 @@ def sink_log(
     """
     known, projected = _of_kind(files, "compaction"), _of_kind(batches, "compaction")
     # The projected line begins at the last compaction file on disk.
-    last = known.slice(max(len(known) - 1, 0))
+    last, more = known.slice(max(len(known) - 1, 0)), []
     lines = [(known, LIVE, "o", "-", "compaction file")]
     lines.append((pa.concat_tables([last, projected]), LIVE, "o", "--", "projected"))
-    removed, more = pc.unique(removals["batch"]).to_pylist(), []
-    if removed:
-        num_files = format_count(len(removals), "file")
-        more.append(f"The cleanup removes {num_files}, from batch {min(removed):,} on")
+    if len(removals):
+        what, first = format_count(len(removals), "file"), pc.min(removals["batch"]).as_py()
+        more.append(f"The cleanup removes {what}, from batch {first:,} on")
     if with_retention is not None:
         shorter = _of_kind(with_retention, "compaction")
         lines.append((pa.concat_tables([last, shorter]), NEW, "D", ":", "with the retention"))
@@ -79,6 +78,16 @@ def sink_log(
         _draw_line(axis, *line)
     largest = max([*files["size_bytes"].to_pylist(), *projected["size_bytes"].to_pylist()], default=1)
     style.size_ticks(axis.yaxis, largest, 5)
+    _mark_batches(axis, batches, pc.unique(removals["batch"]).to_pylist(), fails_at)
+    axis.set(xlabel="batch", ylabel="size of the file", ylim=(0, largest * 1.12))
+    style.count_ticks(axis.xaxis)
+    style.calm(axis, "y")
+    style.legend(figure, "outside lower left", ncols=3)
+    return figure
+
+
+def _mark_batches(axis: Axes, batches: pa.Table, removed: list[int], fails_at: int | None) -> None:
+    """Mark the batches whose cleanup removes files, and the one that fails, or else where it is now."""
     across = axis.get_xaxis_transform()
     if removed:
         tick: dict[str, Any] = {"color": LOST, "markersize": 9, "markeredgewidth": 1.5, "clip_on": False}
@@ -92,11 +101,6 @@ def sink_log(
         begin = batches["batch"][0].as_py() - 0.5
         axis.axvline(begin, color=INK, linewidth=0.8, linestyle=":")
         style.note(axis, "now", (begin, 1), (4, -2), xycoords=across, va="top")
-    axis.set(xlabel="batch", ylabel="size of the file", ylim=(0, largest * 1.12))
-    style.count_ticks(axis.xaxis)
-    style.calm(axis, "y")
-    style.legend(figure, "outside lower left", ncols=3)
-    return figure
 
 
 def _draw_line(axis: Axes, rows: pa.Table, colour: str, marker: str, line: str, label: str) -> None:

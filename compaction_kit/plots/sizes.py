@@ -53,52 +53,55 @@ def before_after(
     former: np.ndarray | None = None,
     figure: Chart | None = None,
 ) -> Chart:
-    """Draw two histograms, one above the other, on one scale.
+    """Draw two histograms of the bytes of each live file, one above the other, on one scale.
 
-    Args:
-        before: Bytes of each live file now.
-        after: Bytes of each live file afterwards.
-        min_file_size: A line where files begin to be left alone; what is below is marked.
-        max_file_size: A line at the largest size of a bin.
-        largest: Bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes
-            have room for every plan of these files. None if it is no prediction.
-        former: Bytes of each live file after the plan before this one, drawn as an outline.
-        figure: A figure or a part of one to draw in; None for a figure of its own.
+    Lines mark the minimum, below which a file is marked too, and the largest size of a bin. `largest` are the
+    bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes have room for
+    every plan of these files; None if it is no prediction. `former` are the files after the plan before this
+    one, drawn as an outline. `figure` may be a part of one; None for a figure of its own.
     """
+    figure, upper, lower = _place_sizes(figure)
+    now, then = Histogram.of(before), Histogram.of(after)
+    histograms = [now, then] if former is None else [now, then, Histogram.of(former)]
+    limits = [size for size in (min_file_size, max_file_size) if size is not None]
+    _size_axis(lower[1], histograms, limits if largest is None else [largest])
+    room = _ROOM_FOR_BOTH if limits else _ROOM_FOR_NUMBER
+    tops = _tops(histograms, room, now if largest is not None else None)
+    _panel(upper, now, now.edges[1:] <= (min_file_size or 0), tops)
+    _panel(lower, then, np.zeros(len(then.num_files), dtype=bool), tops, NEW)
+    if former is not None:
+        _outline(lower, histograms[2])
+    names, about = (("before", "after"), "") if largest is None else (("now", "after (predicted)"), "about ")
+    for axes, name in zip((upper, lower), names, strict=True):
+        axes[0].set_title(name, loc="left", y=1.0, pad=3, fontsize=9, color=INK)
+    if min_file_size is not None:
+        _threshold(upper, min_file_size, "minimum")
+    if max_file_size is not None:
+        _threshold(lower, max_file_size, "target")
+    sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
+    return style.titled(figure, f"{len(before):,} → {format_count(len(after), 'file')}, {sizes}")
+
+
+def _place_sizes(figure: Chart | None) -> tuple[Chart, list[Axes], list[Axes]]:
+    """Place the axes of files and bytes now, and below a gap those of afterwards; the lowest has labels."""
     if figure is None:
         # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
         figure = Chart(figsize=(style.SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
         figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
-    now, then = Histogram.of(before), Histogram.of(after)
-    ghosts = [] if former is None else [Histogram.of(former)]
-    histograms = [now, then, *ghosts]
-    # Files and bytes now, a gap, files and bytes afterwards; the lowest axis has the sizes' labels.
     grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
     lowest = figure.add_subplot(grid[4])
-    files_now, bytes_now, files_then = (figure.add_subplot(grid[i], sharex=lowest) for i in (0, 1, 3))
-    for axis in (files_now, bytes_now, files_then):
+    others = [figure.add_subplot(grid[i], sharex=lowest) for i in (0, 1, 3)]
+    for axis in others:
         axis.xaxis.set_visible(False)
-    limits = [size for size in (min_file_size, max_file_size) if size is not None]
-    _size_axis(lowest, histograms, limits if largest is None else [largest])
-    room = _ROOM_FOR_BOTH if limits else _ROOM_FOR_NUMBER
-    tops = _tops(histograms, room, now if largest is not None else None)
-    _panel((files_now, bytes_now), now, now.edges[1:] <= (min_file_size or 0), tops)
-    _panel((files_then, lowest), then, np.zeros(len(then.num_files), dtype=bool), tops, NEW)
-    outline: dict[str, Any] = {"edgecolor": MUTED, "linestyle": (0, (3, 2)), "linewidth": 1, "fill": False}
-    for ghost in ghosts:
-        for axis, heights in ((files_then, ghost.num_files), (lowest, ghost.size_bytes)):
-            axis.add_artist(StepPatch(heights, np.log2(ghost.edges.astype(float)), **outline))
-        what = "dashed: the plan before this one"
-        style.note(files_then, what, (1, 1), (0, 3), MUTED, xycoords="axes fraction", ha="right")
-    names, about = (("before", "after"), "") if largest is None else (("now", "after (predicted)"), "about ")
-    for axis, name in zip((files_now, files_then), names, strict=True):
-        axis.set_title(name, loc="left", y=1.0, pad=3, fontsize=9, color=INK)
-    if min_file_size is not None:
-        _threshold((files_now, bytes_now), min_file_size, "minimum")
-    if max_file_size is not None:
-        _threshold((files_then, lowest), max_file_size, "target")
-    sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
-    return style.titled(figure, f"{len(before):,} → {format_count(len(after), 'file')}, {sizes}")
+    return figure, others[:2], [others[2], lowest]
+
+
+def _outline(axes: Sequence[Axes], former: Histogram) -> None:
+    how: dict[str, Any] = {"edgecolor": MUTED, "linestyle": (0, (3, 2)), "linewidth": 1, "fill": False}
+    for axis, heights in zip(axes, (former.num_files, former.size_bytes), strict=True):
+        axis.add_artist(StepPatch(heights, np.log2(former.edges.astype(float)), **how))
+    what = "dashed: the plan before this one"
+    style.note(axes[0], what, (1, 1), (0, 3), MUTED, xycoords="axes fraction", ha="right")
 
 
 def bins(
@@ -111,13 +114,9 @@ def bins(
 ) -> Chart:
     """Draw a bar a bin, a segment a file, the predicted output as a mark, the target as a line.
 
-    Args:
-        files: A plan's files: size_bytes and bin_id of each.
-        outputs: The predicted bytes of each bin's output.
-        max_file_size: Bytes that a bin may hold.
-        names: What each bin is called.
-        limit: The end of the title: how large a bin may be, as in " of at most 128 MiB".
-        figure: A figure or a part of one to draw in; None for a figure of its own.
+    `files` have size_bytes and bin_id, `outputs` the predicted bytes of each bin, `names` what it is called.
+    The title ends with `limit`: how large a bin may be, as in " of at most 128 MiB". `figure` may be a part
+    of one; None for a figure of its own.
     """
     figure = figure or Chart(figsize=(style.WIDTH, bins_height(len(outputs))), layout="constrained")
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()

@@ -52,11 +52,8 @@ def timeline(spans: pa.Table) -> Chart:
     """Draw where the time of a run went: rewrites by task slot, the other steps a row each.
 
     The title names the two steps that took the most time: the share in which a span of theirs was at work.
-
-    Args:
-        spans: One row a piece of work: step (string: "plan", "proof", "rewrite", "commit" or
-            another), label (string, nullable: what to write on it), bin_id (int64, nullable),
-            start, seconds (float64; start counts from when the run began).
+    `spans` has a row a piece of work: step ("plan", "proof", "rewrite", "commit" or another), label (what to
+    write on it) and bin_id, both nullable, start (float64, counted from when the run began) and seconds.
     """
     return timelines({"": spans})
 
