@@ -15,10 +15,20 @@ from compaction_kit.plan.order import INGEST, SIZE, order_by
 from compaction_kit.sql import quoted
 from compaction_kit.text import element, format_count
 from compaction_kit.widgets import fields, parts
-from compaction_kit.widgets.as_python import absolute, call, exact_size, python
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
+from compaction_kit.widgets.parts import (
+    FigureView,
+    JobBar,
+    Part,
+    Text,
+    absolute,
+    call,
+    exact_size,
+    fold,
+    live,
+    python,
+)
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import ranges_by_column
 

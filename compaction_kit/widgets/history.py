@@ -1,6 +1,7 @@
 """The versions of the open table: when each file lived, which can be read, restore, vacuum and its cost."""
 
 from collections.abc import Callable
+from datetime import tzinfo
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,17 +12,38 @@ from compaction_kit import plots
 from compaction_kit.files import Files
 from compaction_kit.history import first_rows
 from compaction_kit.table import Table
-from compaction_kit.text import Html, as_html_table, format_count, joined, paragraph, shortened
+from compaction_kit.text import (
+    Html,
+    as_html_table,
+    element,
+    format_count,
+    format_size,
+    joined,
+    paragraph,
+    shortened,
+    visible,
+)
+from compaction_kit.times import in_zone, millis, session_zone, show_time
 from compaction_kit.widgets import fields, parts
-from compaction_kit.widgets.as_python import absolute, call, python
-from compaction_kit.widgets.fields import Slider
-from compaction_kit.widgets.grid import Grid
+from compaction_kit.widgets.fields import Grid, Slider
 from compaction_kit.widgets.job import Job, attempt
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, absolute, call, fold, live, python
 from compaction_kit.widgets.state import WorkbenchState
-from compaction_kit.widgets.versions import COLUMNS, CONTENT, actions_text, version_rows, version_sentence
 
 _MOST_ROWS, _LONGEST, _MOST_DAYS = 20, 60, 60
+_MOST_ACTIONS, _LONGEST_ACTION = 100, 400
+_COLUMNS = ("version", "time", "operation", "files ±", "bytes ±", "rows ±", "content")
+_CONTENT = (
+    "Content, compared with the version before unless another is named: proved by a fingerprint of the rows, "
+    "identical files, row counts agree, or unknown, if a commit claims to keep the rows and nothing shows it."
+)
+_CAN = {
+    "yes": "can be read",
+    "blocked": "is refused by Delta, because it is older than the table keeps removed files",
+    "unsupported": "is refused by Delta, because it doesn't support a change of a column's type",
+    "missing files": "can't be read any more: files that it needs are gone",
+    "log gone": "can't be read any more: its part of the log is gone",
+}
 _HINT = "A click or Enter shows a version; tick two of them, or press Space, to compare them."
 
 
@@ -94,7 +116,7 @@ def history_part(state: WorkbenchState) -> Part:
         return state.version if past() and state.version < past().latest else None
 
     def sentence() -> str:
-        return version_sentence(past().versions, state.version) if past() else ""
+        return _version_sentence(past().versions, state.version) if past() else ""
 
     def lifetimes() -> Any:
         return past() and (plots.lifetimes, past().lives, past().versions, state.version)
@@ -131,7 +153,7 @@ def _ask(state: WorkbenchState, with_actions: bool) -> None:
     if state.reading.value and len(pair) == 2:
         state.comparing.ask(lambda job: table.diff(pair[0], pair[1]), *pair)
     if state.reading.value and with_actions:
-        state.quoting.ask(lambda job: actions_text(table.log.actions(version)), version)
+        state.quoting.ask(lambda job: _actions_text(table.log.actions(version)), version)
 
 
 def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> Past:
@@ -139,7 +161,7 @@ def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> P
     job.report(0.5, f"Read {format_count(len(versions), 'version')}; reading when each file lived")
     lives = table.log.lifetimes()[1]
     job.report(0.9, "Listing the versions")
-    found = Past(versions, lives, version_rows(versions), versions["version"][-1].as_py())
+    found = Past(versions, lives, _version_rows(versions), versions["version"][-1].as_py())
     if files is state.files:
         state.version = found.latest
     return found
@@ -193,7 +215,7 @@ def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
         found = comparing.get(*sorted(state.compared))
         return found._repr_html_() if found else ""
 
-    grid = Grid("Versions", COLUMNS, choose, order=[0, -1], tick_label=_HINT).add_class("ck-versions")
+    grid = Grid("Versions", _COLUMNS, choose, order=[0, -1], tick_label=_HINT).add_class("ck-versions")
     fields.bind(state, "ticked", compared=grid)
     live(
         grid,
@@ -201,7 +223,7 @@ def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
         offered=lambda: sorted({row[2][0] for row in rows()}),
         chosen=lambda: state.version,
     )
-    hint = Text("hint", "content-hint", lambda: CONTENT if reading.value else "")
+    hint = Text("hint", "content-hint", lambda: _CONTENT if reading.value else "")
     below = [JobBar(comparing, "ck-comparing"), Text("text", "diff", difference)]
     return w.VBox([grid, hint, *below]).add_class("ck-listed")
 
@@ -239,6 +261,71 @@ def _rows_table(found: Any) -> Html:
     ]
     about = f"{format_count(len(cells), 'row')} of version {found.version}, those that Spark finds first"
     return joined(paragraph(about), as_html_table(found.columns, cells))
+
+
+def _version_rows(versions: pa.Table) -> list[list[list[Any]]]:
+    """Return the cells of the list, newest version first: of each its text and what it is sorted by."""
+    zone = session_zone()
+    return [_cells(row, zone) for row in reversed(versions.to_pylist())]
+
+
+def _cells(row: dict[str, Any], zone: tzinfo | None) -> list[list[Any]]:
+    version, time, change = row["version"], row["timestamp"], row["records_change"]
+    operation, content = visible(row["operation"] or ""), _content(row)
+    when = time and show_time(in_zone(time, zone).replace(tzinfo=None), "seconds")
+    other = row["same_content_as"] if content == row["same_content_by"] else None
+    is_other = other is not None and other != version - 1
+    return [
+        [str(version), version],
+        [when or "", time and millis(time)],
+        [operation, operation or None],
+        _change(row["num_added"], row["num_removed"], "{:,}".format),
+        _change(row["bytes_added"], row["bytes_removed"], format_size),
+        ["" if change is None else f"{change:+,}".replace("-", "−") if change else "0", change],
+        [f"{content}, as {other}" if is_other else content, content or None],
+    ]
+
+
+def _change(added: int | None, removed: int | None, show: Callable[[int], str]) -> list[Any]:
+    if added is None or removed is None:
+        return ["", None]
+    signed = [f"{sign}{show(number)}" for sign, number in (("+", added), ("−", removed)) if number]
+    return [" ".join(signed) or "0", added - removed]
+
+
+def _content(row: dict[str, Any]) -> str:
+    """Return how it is known that a commit kept the content, or whether it changed it."""
+    if row["same_content_as"] is not None and row["same_content_as"] < row["version"]:
+        return str(row["same_content_by"])
+    if row["num_added"] is None:
+        return ""
+    has_files = row["num_added"] or row["num_removed"]
+    return "unknown" if has_files and not row["data_change"] and not row["records_change"] else "changed"
+
+
+def _version_sentence(versions: pa.Table, version: int) -> str:
+    """Say when a version was committed, whether it can be read, until when, and what has the same content."""
+    position = versions["version"].index(pa.scalar(version, pa.int64())).as_py()
+    (row,), zone = versions.slice(position, 1).to_pylist(), session_zone()
+    when = f" of {show_time(in_zone(row['timestamp'], zone), 'milliseconds')}" if row["timestamp"] else ""
+    operation, can = row["operation"] or "no commit", _CAN[row["readable"]]
+    lines = [f"Version {row['version']}{when}, {operation}: it {can}."]
+    if row["readable_until"]:
+        until = show_time(in_zone(row["readable_until"], zone))
+        lines.append(f"If VACUUM runs on schedule, it can be read until {until}.")
+    if row["read_instead"] is not None:
+        lines.append(f"By the log, its content can be read as version {row['read_instead']}.")
+    elif row["same_content_as"] is not None:
+        lines.append(f"Version {row['same_content_as']} has the same content: {row['same_content_by']}.")
+    return "\n".join(lines)
+
+
+def _actions_text(actions: pa.Table) -> Html:
+    """Write the actions of a commit as JSON, one a line; long lines and long commits are cut."""
+    lines = [shortened(text, _LONGEST_ACTION) for text in actions["fields"][:_MOST_ACTIONS].to_pylist()]
+    if more := len(actions) - len(lines):
+        lines.append(f"… and {format_count(more, 'more action')}")
+    return element("pre", "\n".join(lines))
 
 
 def vacuum_part(state: WorkbenchState) -> Part:

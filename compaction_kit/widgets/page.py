@@ -10,7 +10,7 @@ from IPython.display import DisplayHandle, display
 
 from compaction_kit.text import Html, element, joined, shown
 from compaction_kit.widgets import parts
-from compaction_kit.widgets.grid import Grid
+from compaction_kit.widgets.fields import Grid
 from compaction_kit.widgets.job import Job, Lookup
 from compaction_kit.widgets.parts import Part, Text
 from compaction_kit.widgets.state import WorkbenchState

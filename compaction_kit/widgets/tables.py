@@ -18,11 +18,9 @@ from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder
 from compaction_kit.surveys import RANK, SMALL, cells, fewer_files
 from compaction_kit.widgets import fields, parts
-from compaction_kit.widgets.as_python import absolute, call, python
-from compaction_kit.widgets.fields import Slider
-from compaction_kit.widgets.grid import Grid
+from compaction_kit.widgets.fields import Grid, Slider
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, absolute, call, fold, live, python
 from compaction_kit.widgets.state import WorkbenchState
 
 _TO_PRACTISE = "to practise on: 336,776 flights in 1,095 small files."

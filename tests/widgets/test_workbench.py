@@ -25,10 +25,9 @@ from compaction_kit.history import RestoreResult
 from compaction_kit.session import cache_folder
 from compaction_kit.surveys import survey
 from compaction_kit.text import GIB, KIB, MIB
-from compaction_kit.widgets.as_python import absolute
 from compaction_kit.widgets.compaction import plan_code
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import Keys, find, within
+from compaction_kit.widgets.parts import Keys, absolute, find, within
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import recent_tables, remember
 from compaction_kit.widgets.workbench import Workbench

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from compaction_kit.widgets.grid import Grid
+from compaction_kit.widgets.fields import Grid
 
 ROWS: list[Any] = [
     [["9", 9], ["WRITE", "WRITE"], ["+10", 10]],
