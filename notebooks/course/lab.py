@@ -136,12 +136,6 @@ class Lab(parts.Part):
         """The values of the controls, by name."""
         return {name: control.chosen for name, control in self.controls.items()}
 
-    def move(self, **values: Any) -> None:
-        """Set controls by name; InvalidArgumentError if there is no such control or value."""
-        for name, value in values.items():
-            _check("A control", name, list(self.controls))
-            self.controls[name].chosen = value
-
     def _render(self) -> None:
         try:
             finding = self.compute(**self.values)

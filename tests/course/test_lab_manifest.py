@@ -18,6 +18,7 @@ from compaction_kit.compaction import CompactionPlan
 from compaction_kit.datasets import shaped_table
 from compaction_kit.table import Table
 from tests import folders
+from tests.course.test_labs import move
 from tests.interop import manifests
 
 
@@ -81,12 +82,12 @@ def test_what_moves_changes_who_is_read(tmp_path: Path) -> None:
     assert told().startswith(
         "GENERATE after 2 of 4 batches: 100 rows missed. The table has 4,300 rows, and the"
     )
-    lab.move(appended=0)
+    move(lab, appended=0)
     assert "each row is read once. The table has 4,200 rows, and the reader gets 4,200. 1,800 of" in told()
-    lab.move(then=("by_hand",))
+    move(lab, then=("by_hand",))
     assert "1,800 rows read twice" in told()
-    lab.move(then=("vacuumed",), appended=5_000)
+    move(lab, then=("vacuumed",), appended=5_000)
     assert "6 files of the list gone, 6,800 rows missed" in told()
     assert "A reader fails at a missing file" in told()
-    lab.move(generated=4, appended=0)
+    move(lab, generated=4, appended=0)
     assert told().endswith("each row is read once. The table has 4,200 rows, and the reader gets 4,200.")

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -51,22 +52,20 @@ def test_a_control_that_moves_changes_sentence_and_figure_and_what_cant_be_compu
     assert shown.image.value != first
     assert "figures.waiting(" in shown.code.value
     assert found(shown).code == LINES
-    shown.move(where="nowhere")
+    move(shown, where="nowhere")
     assert "&quot;nowhere&quot; is no place: choose another one." in shown.failure.value
     assert shown.finding is None
     assert (shown.sentence.value, shown.code.value) == ("", "")
     assert "is no place" in outputs_of(shown)[1]["text/html"]
-    shown.move(where="b")
+    move(shown, where="b")
     assert shown.failure.value == ""
     assert "<svg" in shown.image.value
 
 
-def test_a_value_or_control_that_isnt_there_is_refused() -> None:
+def test_a_value_that_isnt_there_is_refused() -> None:
     shown = lab()
     with pytest.raises(InvalidArgumentError, match="Size can't be 5: choose one of 1024"):
-        shown.move(size=5)
-    with pytest.raises(InvalidArgumentError, match='"time": choose'):
-        shown.move(time=1)
+        move(shown, size=5)
     assert shown.values == {"size": KIB, "where": "a"}
     with pytest.raises(InvalidArgumentError, match="Where"):
         Choice("Where", {"here": "a"}, "b")
@@ -80,6 +79,12 @@ def test_what_is_saved_or_exported_has_the_sentence_and_the_figure_without_the_f
     assert "1024 bytes &lt; a" in still["text/html"]
     assert "<svg" in still["text/html"]
     assert "figures.waiting" not in still["text/html"]
+
+
+def move(lab: Lab, **values: Any) -> None:
+    """Set controls by name."""
+    for name, value in values.items():
+        lab.controls[name].chosen = value
 
 
 def found(lab: Lab) -> Finding:
@@ -105,7 +110,7 @@ def test_a_feed_writes_files_and_readers_wait_for_them() -> None:
     # Eight requests at once: 137 rounds, and one.
     assert "After 1 year: 1,095 files, 6.9 s until open; compacted: 3 files, 50 ms" in told(lab)
     first = height(lab)
-    lab.move(interval=10, partitions=24, seconds_to_open=0.1, at_once=1)
+    move(lab, interval=10, partitions=24, seconds_to_open=0.1, at_once=1)
     assert "207,360 files a day" in told(lab)
     assert "after 1 day: 207,360 files, 5 h 46 min" in told(lab)
     assert height(lab) == first
@@ -118,9 +123,9 @@ def test_settings_of_a_sink_s_log_change_which_of_its_files_are_left() -> None:
     assert "A reader needs 19.compact, 20, 21. 9.compact is the last compaction" in told(lab)
     assert "after 22 batches, the log has written entries of 50 batches." in told(lab)
     assert "After batch 21: 13 of 22 files left, a reader needs 3" in told(lab)
-    lab.move(retained=100)
+    move(lab, retained=100)
     assert "No compaction has 100 batches after it yet, so no file may go" in told(lab)
-    lab.move(retained=1, delay=30, interval=2, batch=59)
+    move(lab, retained=1, delay=30, interval=2, batch=59)
     assert "59.compact. 57.compact" in told(lab)
     assert "once they are 30 minutes old" in told(lab)
     assert str(run(found(lab).code).get_label()) in told(lab)
@@ -145,10 +150,10 @@ def test_a_version_says_its_files_and_what_a_reader_of_it_reads(sales: Table) ->
     assert "the checkpoint of version 4 and commit 5. Without checkpoints it would read 6" in told(lab)
     assert "Version 5: 4 live files, known from 2 files of the log" in told(lab)
     for version in range(6):
-        lab.move(version=version)
+        move(lab, version=version)
         live = len(sales.log.snapshot(version).live)
         assert f"Version {version}: {live} live file" in told(lab)
-    lab.move(version=3)
+    move(lab, version=3)
     assert "commits 0 to 3" in told(lab)
     assert height(lab) == height(labs.log(sales, version=0))
 
@@ -167,11 +172,11 @@ def test_the_packer_is_followed_file_by_file(sales: Table, tmp_path: Path) -> No
         ({}, "In the end: 0 bins, 0 B rewritten, 4 files after"),
         ({"min_file_size": 4 * KIB, "max_file_size": 128 * KIB}, "it is not small, and stays"),
     ):
-        lab.move(**moved)
+        move(lab, **moved)
         assert words in told(lab), moved
         assert height(lab) == first
     lab = labs.packing(ck.open_table(shaped_table(tmp_path / "parts", partitions=2, files=2, rows=20)))
-    lab.move(num_seen=3)
+    move(lab, num_seen=3)
     assert "it is of another partition, and opens another bin" in told(lab)
     assert "In the end: 2 bins" in told(lab)
 
@@ -181,7 +186,7 @@ def test_a_budget_takes_the_best_bins_and_an_order_keeps_ranges_narrow(tmp_path:
     lab = labs.budget(table, "event_time", "16 KiB", share=0.05)
     first, touched = height(lab), []
     for order, share in (("size", 0.3), ("size", 1.0), ("event_time", 1.0)):
-        lab.move(order=order, share=share)
+        move(lab, order=order, share=share)
         budget = int(share * table.files().size_bytes)
         plan = table.plan_compaction(max_file_size="16 KiB", order=order, budget=budget)
         touched.append(plan.compare("event_time").layouts.to_pylist()[-1]["range_files"])
@@ -215,17 +220,17 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
 
     lab = labs.slots(optimize, {(15, False): optimize(15, False)})
     assert "max_threads=15, repartition=False: 3 bins in" in told(lab)
-    lab.move(max_threads=1)
+    move(lab, max_threads=1)
     wait(lambda: "Measured" in told(lab))
     assert "max_threads=1, repartition=False: 3 bins in" in told(lab)
     assert "rewriting on 1 slot" in told(lab)
-    lab.move(max_threads=15)
-    lab.move(max_threads=1)
+    move(lab, max_threads=15)
+    move(lab, max_threads=1)
     assert ran == [(15, False), (1, False)]
-    lab.move(max_threads=2)
+    move(lab, max_threads=2)
     wait(lambda: "No copy can be made: free some space." in lab.failure.value)
     assert lab.sentence.value == ""
-    lab.move(max_threads=15)
+    move(lab, max_threads=15)
     assert lab.failure.value == ""
     assert "optimize(15, False)" in found(lab).code
 
@@ -244,9 +249,9 @@ def test_a_story_is_played_by_a_click_and_stays_played(spark: SparkSession, tmp_
     assert "ADD COLUMN committed. The ADD COLUMN changed the table's columns" in told(lab)
     assert "40 → 40, 0 lost, 0 doubled" in told(lab)
     assert height(lab) == first
-    lab.move(story="two compactions")
+    move(lab, story="two compactions")
     assert "who wins?" in told(lab)
-    lab.move(story=story)
+    move(lab, story=story)
     assert "was refused" in told(lab)
     assert str(run(found(lab).code).get_label()) == str(found(lab).figure.get_label())
 
@@ -259,7 +264,7 @@ def test_every_story_can_be_chosen_and_one_that_cant_be_played_is_a_sentence(tmp
     assert f"{tmp_path} is inside the Delta table" in lab.error.value
     assert not lab.button.disabled
     for story in SCENARIOS:
-        lab.move(story=story)
+        move(lab, story=story)
         assert f"{story}: who wins?" in told(lab)
     with pytest.raises(InvalidArgumentError, match="Story can't be"):
         labs.race(tmp_path, "nobody")
@@ -283,17 +288,17 @@ def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path
         return list(vacuum.versions_lost)
 
     assert lost() == []
-    lab.move(days=8)
+    move(lab, days=8)
     assert lost() == [1, 2, 3, 4]
-    lab.move(keep=(1,))
+    move(lab, keep=(1,))
     assert lost() == [2, 3, 4]
     assert "RETAIN" not in told(lab)
-    lab.move(keep=(), retention=9)
+    move(lab, keep=(), retention=9)
     assert lost() == []
     assert "ignores RETAIN and would keep removed files for 168 hours, the table property; run()" in told(lab)
-    lab.move(retention=6)
+    move(lab, retention=6)
     assert "6 days&quot; is shorter than the 168 hours" in lab.failure.value
     assert lab.finding is None
-    lab.move(retention=7)
+    move(lab, retention=7)
     assert lost() == [1, 2, 3, 4]
     assert folders.listing(path) == before
