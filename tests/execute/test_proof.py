@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -132,6 +133,7 @@ def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
         # The same, for much less.
         tag = {"userMetadata": spark.conf.get("spark.databricks.delta.commitInfo.userMetadata")}
         DeltaTable(changed).restore(version, commit_properties=CommitProperties(custom_metadata=tag))
+        raise PySparkException("[DELTA_CONCURRENT_WRITE] Delta lost the answer, and found its own commit.")
 
     monkeypatch.setattr(proof, "restore", restore_late)
     told = "up to version 6, as the table was restored to version 4, so "
