@@ -90,7 +90,7 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
         return None
     place, files = store.place(), store.filesystem
     # As bytes, because without pyarrow it can't be loaded.
-    reach = cloudpickle.dumps(lambda: Storage(files).exists(place))  # type: ignore[no-untyped-call]
+    reach = cloudpickle.dumps(lambda: Storage(files).is_there(place))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
         try:

@@ -175,11 +175,9 @@ def net_files(commits: Sequence[Commit]) -> tuple[list[dict[str, Any]], list[dic
 
 def as_add(remove: dict[str, Any]) -> dict[str, Any]:
     """Return the add action of a removed file (protocol, "Remove File", extendedFileMetadata)."""
-    add = {"path": remove["path"], "partitionValues": remove.get("partitionValues") or {}}
-    add |= {"size": remove.get("size") or 0, "modificationTime": 0, "dataChange": False}
-    if remove.get("deletionVector"):
-        add["deletionVector"] = remove["deletionVector"]
-    return {"add": add}
+    names = ("path", "partitionValues", "size", "deletionVector")
+    known = {name: remove[name] for name in names if remove.get(name)}
+    return {"add": {"partitionValues": {}, "size": 0, "modificationTime": 0, "dataChange": False, **known}}
 
 
 def restore(spark: SparkSession, table: str, version: int) -> None:

@@ -82,7 +82,6 @@ class OptimizeTransaction:
         `metrics` and the predicate `where` are for DESCRIBE HISTORY. Raises Py4JJavaError or a
         DeltaConcurrentModificationException if another writer was in the way.
         """
-        # Runs in the background are in another thread each.
         _make_active(self._spark)
         session, utils = self._spark._jsparkSession, java_class(self._spark, _PYTHON_UTILS)
         create = java_class(self._spark, "org.apache.spark.sql.execution.metric.SQLMetrics").createMetric
@@ -141,7 +140,7 @@ def _nothing(spark: SparkSession) -> Any:
 
 
 def _make_active(spark: SparkSession) -> None:
-    # Delta uses the settings of the active session of the thread.
+    # Delta uses the settings of the thread's active session; runs in the background have own threads.
     session_class(spark).setActiveSession(spark._jsparkSession)
 
 

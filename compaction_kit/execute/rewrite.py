@@ -12,7 +12,7 @@ from compaction_kit.compat import metadata_column
 from compaction_kit.execute.commits import commits_of, removed_paths, settings
 from compaction_kit.execute.delta import is_conflict
 from compaction_kit.execute.failures import ContentDiffers, stale
-from compaction_kit.execute.jobs import Watched, run_watched
+from compaction_kit.execute.jobs import SparkJob, Watched, run_watched
 from compaction_kit.execute.work import Run, Strategy
 from compaction_kit.plan import BinPlan
 from compaction_kit.predicate import partitions_predicate
@@ -81,8 +81,7 @@ class Rewrite(Strategy):
             rows = rows if predicate is None else rows.where(predicate)
             rows, most_rows = _spread(rows, plan, positions)
             # As late as possible: `_check_start` finds what comes later.
-            latest = run.log.segment().version
-            if latest != plan.version:
+            if (latest := run.log.segment().version) != plan.version:
                 raise stale(plan.version, latest)
             try:
                 _watched(run, rows, predicate, most_rows)
@@ -110,33 +109,27 @@ def overwrite(rows: DataFrame, table: str, predicate: str | None, most_rows: int
 
 def _spread(rows: DataFrame, plan: BinPlan, positions: np.ndarray) -> tuple[DataFrame, int]:
     """Spread rows over tasks by the target file size; returns the most rows of a file too, 0 for any."""
-    limit, sizes = plan.thresholds.max_file_size, plan.source.sizes[positions]
-    if not plan.source.partition_columns:
+    limit, columns = plan.thresholds.max_file_size, plan.source.partition_columns
+    if not columns:
         size = plan.planner.model.output_bytes(positions, np.zeros(len(positions), int), 1)[0]
         return rows.repartition(max(math.ceil(size / limit), 1)), 0
     # A task writes a partition: as one file, or as files of so many rows.
-    columns, groups = plan.source.partition_columns, plan.planner.groups[positions]
-    rows = rows.repartition(len(np.unique(groups)), *map(quoted, columns))
-    num_rows = plan.planner.rows[positions]
+    rows = rows.repartition(len(np.unique(plan.planner.groups[positions])), *map(quoted, columns))
+    num_rows, sizes = plan.planner.rows[positions], plan.source.sizes[positions]
     known = num_rows > 0
-    if sizes.sum() <= limit or not known.any():
-        return rows, 0
-    return rows, max(int(num_rows[known].sum() * limit / sizes[known].sum()), 1)
+    is_large = sizes.sum() > limit and known.any()
+    return rows, max(int(num_rows[known].sum() * limit / sizes[known].sum()), 1) if is_large else 0
 
 
 def _whole_partitions(plan: BinPlan) -> np.ndarray:
-    positions: np.ndarray = np.flatnonzero(np.isin(plan.planner.groups, np.unique(plan.bin_groups)))
-    return positions
+    return np.flatnonzero(np.isin(plan.planner.groups, np.unique(plan.bin_groups)))
 
 
 def _watched(run: Run, rows: DataFrame, predicate: str | None, most_rows: int) -> None:
-    plan, record, seen = run.plan, run.record, 0
+    plan, record, jobs = run.plan, run.record, list[SparkJob]()
 
     def watch(watched: Watched) -> None:
-        nonlocal seen
-        for job in watched.jobs[seen:]:
-            record.span("rewrite", job.start, job.end, job.name)
-        seen = len(watched.jobs)
+        jobs[:] = watched.jobs
         if watched.num_tasks:
             share = watched.tasks / watched.num_tasks
             record.rewriting(int(plan.num_bins * share), int(plan.bytes_removed * share))
@@ -146,6 +139,8 @@ def _watched(run: Run, rows: DataFrame, predicate: str | None, most_rows: int) -
             record.preparing()
 
     run_watched(run.spark, lambda: overwrite(rows, run.table, predicate, most_rows), watch)
+    for job in jobs:
+        record.span("rewrite", job.start, job.end, job.name)
 
 
 def _check_start(run: Run) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -25,7 +24,7 @@ from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.work import ProgressBar, ProofReader, Recorder, Report, Run, Strategy, no_progress
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.log.snapshot import file_keys
+from compaction_kit.log.snapshot import file_keys, without
 from compaction_kit.plan import BinPlan
 from compaction_kit.session import quiet_errors
 
@@ -191,15 +190,13 @@ def _versions(commits: Sequence[Commit]) -> str:
 
 def _check_fresh(handle: Handle, plan: BinPlan) -> None:
     """Refuse a plan if the table has another version, or was replaced and has the same version again."""
-    latest = handle.log.segment().version
-    if latest != plan.version:
+    if (latest := handle.log.segment().version) != plan.version:
         raise stale(plan.version, latest)
     planned, now = plan.source.snapshot, handle.log.snapshot(latest)
     if now is planned:
         return
-    files, wanted = file_keys(now.live), file_keys(planned.live)
-    has_all = pc.all(pc.is_in(wanted, value_set=files)).as_py() is not False
-    if now.metadata.id != planned.metadata.id or len(files) != len(wanted) or not has_all:
+    is_like = now.metadata.id == planned.metadata.id and len(now.live) == len(planned.live)
+    if not is_like or len(without(planned.live, file_keys(now.live))):
         raise StalePlanError(
             f"The table was created again since the plan was made, with another version {now.version}: "
             "make a new plan; nothing was changed."

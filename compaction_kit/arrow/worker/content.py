@@ -150,7 +150,8 @@ def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> No
 
 def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
     """Refuse lists and maps that take too much memory in the number of rows that DuckDB reads at once."""
-    if not any(has_type(kind, _is_list) for kind in columns.types):
+    types = pa.types
+    if not any(has_type(kind, types.is_list) or has_type(kind, types.is_map) for kind in columns.types):
         return
     batches = (
         f"SELECT sum(num_values) * least(1, {_BATCH_ROWS} / any_value(row_group_num_rows)) AS num_values "
@@ -159,10 +160,6 @@ def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
     (most,) = connection.execute(f"SELECT max(num_values) FROM ({batches})", [paths]).fetchone()
     if most is not None and most > _MOST_VALUES:
         raise ValueError(f"{_BATCH_ROWS:,} rows or fewer have about {most:,.0f} values in lists")
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_map(kind))
 
 
 def content_query(columns: pa.Schema, has_deleted: bool = False) -> str:

@@ -61,7 +61,7 @@ class Storage:
         pa.set_io_thread_count(max(self._threads, pa.io_thread_count()))
         self._system = _made_again(files)
 
-    def exists(self, place: str) -> bool:
+    def is_there(self, place: str) -> bool:
         """Return whether a file or folder is there."""
         return bool(self._system.get_file_info(_key(place)).type != fs.FileType.NotFound)
 

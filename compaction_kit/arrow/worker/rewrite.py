@@ -82,7 +82,7 @@ def spare_modules() -> None:
 def _has_ended(task: RewriteTask, storage: Storage) -> bool:
     """Return whether nobody waits for outputs any more; not if the storage doesn't say."""
     try:
-        return not storage.exists(task.lease)
+        return not storage.is_there(task.lease)
     except OSError:
         return False
 
