@@ -263,9 +263,10 @@ class WorkbenchState(Changes):
         root = self.root
 
         def work(job: Job) -> None:
-            def report(days: int) -> None:
-                job.report(days / 365, f"Ingested {format_count(days, 'day')} of 365, a commit a day")
+            def report(commits: int = 0) -> None:
+                job.report(commits / 365, f"Ingesting a year of flights, a commit a day: {commits} of 365")
 
+            report()
             datasets.flights(local_path(root) / "flights", report)
             if root == self.root:
                 self._find()
