@@ -73,11 +73,9 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     `lives` are what `TransactionLog.lifetimes` returns, `history` what `Table.history()` returns.
     """
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
-    title, live = "No version has a file", lives["removed"].null_count
-    if len(lives):
-        num_files = format_count(len(pc.unique(lives["path"])), "file")
-        title = f"{num_files} in {format_count(latest + 1, 'version')}, {live:,} live now"
-    figure = style.chart(style.WIDTH, 3.2, title)
+    num_files, live = format_count(len(pc.unique(lives["path"])), "file"), lives["removed"].null_count
+    title = f"{num_files} in {format_count(latest + 1, 'version')}, {live:,} live now"
+    figure = style.chart(style.WIDTH, 3.2, title if len(lives) else "No version has a file")
     axis = figure.subplots()
     kinds, is_fine = _kinds_of(history), len(lives) > _MOST_BARS
     # Boxes that begin and end in the same pixels are one.
@@ -100,9 +98,8 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     if version is not None:
         axis.axvline(version, color=INK, linewidth=1, linestyle="--")
         style.note(axis, f"version {version}", (version, 0), (3, 3), annotation_clip=False)
-    first = min(lives["added"].to_pylist(), default=0)
-    axis.set(ylabel="files, by when they were added", xlim=(first - 0.5, latest + 0.5))
-    axis.set_ylim(max(len(lives), 1), 0)
+    xlim = min(lives["added"].to_pylist(), default=0) - 0.5, latest + 0.5
+    axis.set(ylabel="files, by when they were added", xlim=xlim, ylim=(max(len(lives), 1), 0))
     _version_axis(axis)
     style.count_ticks(axis.yaxis)
     style.calm(axis, "x")
