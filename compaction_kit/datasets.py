@@ -114,16 +114,11 @@ def shaped_table(
 
 def _shaped_rows(first: int, rows: int, rng: np.random.Generator) -> pa.Table:
     ids = np.arange(first, first + rows)
-    start = np.datetime64("2026-01-01", "us")
+    times = np.datetime64("2026-01-01", "us") + ids * np.timedelta64(1, "s")
     words = np.array(["ash", "birch", "cedar", "elm", "fir", "hazel", "oak", "yew"])
-    return pa.table(
-        {
-            "id": ids,
-            "event_time": pa.array(start + ids * np.timedelta64(1, "s"), pa.timestamp("us", "UTC")),
-            "value": rng.normal(size=rows),
-            "label": pa.array(words[rng.integers(0, len(words), rows)]),
-        }
-    )
+    columns = {"id": ids, "event_time": pa.array(times, pa.timestamp("us", "UTC"))}
+    columns["value"] = rng.normal(size=rows)
+    return pa.table(columns | {"label": words[rng.integers(0, len(words), rows)]})
 
 
 def _daily_commits(rows: pa.Table, day_number: np.ndarray, progress: _Progress) -> Iterator[_Commit]:
@@ -144,9 +139,7 @@ def _ingest(path: str | Path, schema: pa.Schema, partition_by: list[str], commit
 
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidArgumentError(
-            f"{path} already exists and is not empty: delete it or choose another folder."
-        )
+        raise InvalidArgumentError(f"{path} already exists and is not empty: delete it or choose another.")
     folder.mkdir(parents=True, exist_ok=True)
     # As Delta on Spark; deltalake's default of 100 makes many commits take twice as long.
     checkpoints = {"delta.checkpointInterval": "10"}
