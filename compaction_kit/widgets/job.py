@@ -99,11 +99,11 @@ class Job(Watched):
         """Why the work ended without a result, in one sentence."""
         return str(self.message) if self.status in ("failed", "cancelled") else ""
 
-    def start(self, work: Work, about: str = "") -> bool:
-        """Begin, unless work is under way; returns whether it began."""
+    def start(self, work: Work, about: str = "", waits: bool = False) -> bool:
+        """Begin, unless work is under way; returns whether it begins. See `start_next` for `waits`."""
         with self._lock:
-            if self._ending and self._next is None:
-                # It is seen that the last work has ended, by a view that its thread is still calling.
+            # Views see that the last work has ended before its thread, which calls them, is free.
+            if self._busy and (waits or (self._ending and self._next is None)):
                 self._next = work, about
                 return True
             if self._busy:
@@ -116,11 +116,7 @@ class Job(Watched):
 
     def start_next(self, work: Work) -> None:
         """Begin as soon as the work under way has ended; if several wait, only the last one begins."""
-        with self._lock:
-            if self._busy:
-                self._next = work, ""
-                return
-        self.start(work)
+        self.start(work, waits=True)
 
     def cancel(self) -> None:
         """Ask the work to stop at its next report."""
@@ -184,12 +180,8 @@ class Lookup(Job):
     """A question that is answered in the background; the former answer stays until the next one comes."""
 
     answer = Instance(Answer, (), help="The last question that was answered, and the answer")
-    _asked: tuple[Any, ...] = ()
-
-    @property
-    def asked(self) -> tuple[Any, ...]:
-        """The last question that was asked, as far as it isn't forgotten."""
-        return self._asked
+    # The last question that was asked, as far as it isn't forgotten.
+    asked: tuple[Any, ...] = ()
 
     @property
     def value(self) -> Any:
@@ -208,14 +200,14 @@ class Lookup(Job):
         """
         if again:
             self.forget()
-        if not same(question, self._asked):
-            self._asked = question
+        if not same(question, self.asked):
+            self.asked = question
             self._cancel.set()
             self.start_next(partial(self._look, work, question))
 
     def forget(self, _: object = None) -> None:
         """Forget the answer, and the work for it."""
-        self._asked = ()
+        self.asked = ()
         # Before the answer goes: who sees that may ask at once.
         self._cancel.set()
         self.answer = Answer()
@@ -224,24 +216,24 @@ class Lookup(Job):
     def cancel(self) -> None:
         """See `Job.cancel`; a question that waits is dropped, so that it can be asked again."""
         if self._next is not None:
-            self._asked = ()
+            self.asked = ()
         super().cancel()
 
     def _look(self, work: Work, question: tuple[Any, ...], job: Job) -> None:
         answer = None
         # The same numbers may have been asked of another table meanwhile.
         try:
-            if question is self._asked:
+            if question is self.asked:
                 found = work(job)
                 # If it was cancelled meanwhile, what was found is no answer.
                 job.report(job.progress, job.message)
                 answer = found
         except Exception:
             # If another question was asked, nobody waits for this answer.
-            if question is self._asked:
+            if question is self.asked:
                 raise
         finally:
-            if question is self._asked:
+            if question is self.asked:
                 self.answer = Answer(question, answer)
 
 
