@@ -17,18 +17,7 @@ from compaction_kit.text import element, format_count
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
-from compaction_kit.widgets.parts import (
-    FigureView,
-    JobBar,
-    Part,
-    Text,
-    absolute,
-    call,
-    exact_size,
-    fold,
-    live,
-    python,
-)
+from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import ranges_by_column
 
@@ -61,9 +50,9 @@ def verdict_part(state: WorkbenchState) -> Part:
         parts.show_if(sentences.value, sentences)
 
     def code() -> str:
-        table = f"table = ck.open_table({absolute(state.name)!r})\nplan = table.plan_compaction()"
+        table = f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = table.plan_compaction()"
         imports = ["from compaction_kit.verdict import Verdict"]
-        return python(table, "print(Verdict.of(plan.source, plan))", imports=imports)
+        return parts.python(table, "print(Verdict.of(plan.source, plan))", imports=imports)
 
     on, records = (state, state.running, state.measuring), lambda: [state.verdict]
     return Part(sentences, on=on, title="Verdict", code=code, records=records, prepare=draw)
@@ -82,6 +71,33 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         3
     """
     controls, errors, offer = _plan_controls(state)
+    column, folds = _plan_folds(state)
+
+    def sentence() -> str:
+        if (plan := state.plan) is None:
+            return "" if state.opened.error else _no_plan(state)
+        # The figure's title says the rest.
+        return "\n".join([*plan.explain().split("\n")[:2], *_takes(plan), *plan.warnings])
+
+    # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
+    places = [
+        w.VBox([*controls, *below]).add_class("ck-controls"),
+        w.VBox([*errors, _sizes_figure(state)]).add_class("ck-place"),
+        w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
+    ]
+    return Part(
+        w.Box(places).add_class("ck-planning"),
+        folds,
+        on=[state, column],
+        title="Plan",
+        code=lambda: parts.python(plan_code(state), "plan.run()  # commits what the plan shows"),
+        records=lambda: [state.plan],
+        prepare=offer,
+    )
+
+
+def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
+    """Fold away the bins, the files that a query touches by the column of a dropdown, and the reasons."""
 
     def some() -> Any:
         return state.plan if state.plan is not None and not state.plan.is_empty else None
@@ -92,33 +108,13 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
             return state.plan and (Files.plot_extents, state.plan.source, column)
         return some() and (_plot_comparison, some(), column)
 
-    def sentence() -> str:
-        if (plan := state.plan) is None:
-            return "" if state.opened.error else _no_plan(state)
-        # The figure's title says the rest.
-        return "\n".join([*plan.explain().split("\n")[:2], *_takes(plan), *plan.warnings])
-
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
 
     column, ranges = ranges_by_column(state, "touched", "comparison", lambda _: "", touched)
     bins = FigureView("ck-bins-figure", lambda: some() and some().plot_bins)
     folded = {"Bins": bins, "Files that a query touches": ranges, "Why these files": Text("text", "why", why)}
-    # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
-    places = [
-        w.VBox([*controls, *below]).add_class("ck-controls"),
-        w.VBox([*errors, _sizes_figure(state)]).add_class("ck-place"),
-        w.Box([Text("text", "plan", sentence)]).add_class("ck-says"),
-    ]
-    return Part(
-        w.Box(places).add_class("ck-planning"),
-        fold(lambda: True, **folded),
-        on=[state, column],
-        title="Plan",
-        code=lambda: python(plan_code(state), "plan.run()  # commits what the plan shows"),
-        records=lambda: [state.plan],
-        prepare=offer,
-    )
+    return column, fold(lambda: True, **folded)
 
 
 def _sizes_figure(state: WorkbenchState) -> FigureView:
@@ -208,12 +204,12 @@ def plan_code(state: WorkbenchState) -> str:
     if table is not None and plan is not None and plan.thresholds != table.thresholds():
         least, output = plan.thresholds.min_file_size, plan.thresholds.output_file_size
         if output is None or least != output // 2:
-            given["min_file_size"] = exact_size(least)
+            given["min_file_size"] = parts.exact_size(least)
         name = "max_file_size" if output is None else "output_file_size"
-        given[name] = exact_size(plan.thresholds.target_file_size)
+        given[name] = parts.exact_size(plan.thresholds.target_file_size)
     given |= {"order": None if state.order == SIZE else state.order, "budget": state.budget or None}
-    made = call("table.plan_compaction", **given, full=state.full or None)
-    return f"table = ck.open_table({absolute(state.name)!r})\nplan = {made}"
+    made = parts.call("table.plan_compaction", **given, full=state.full or None)
+    return f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = {made}"
 
 
 def query_part(state: WorkbenchState) -> Part:
@@ -260,7 +256,7 @@ def _query_code(state: WorkbenchState) -> str:
         (before, after), sql = state.reads.versions, state.reads.query
         lines.append(f"measure_reads(table.spark, table.location, {before}, {after}, {sql!r})")
         imports = ["from compaction_kit.reads import measure_reads"]
-    return python(*lines, imports=imports)
+    return parts.python(*lines, imports=imports)
 
 
 def _takes(plan: CompactionPlan, strategy: str = "auto") -> list[str]:
@@ -288,8 +284,8 @@ def run_part(state: WorkbenchState) -> Part:
 
     def code() -> str:
         strategy = None if state.strategy == "auto" else state.strategy
-        run = call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
-        return python(plan_code(state), f"result = {run}", *restore_code(state, state.before_run))
+        run = parts.call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
+        return parts.python(plan_code(state), f"result = {run}", *restore_code(state, state.before_run))
 
     def sentence() -> str:
         plan = state.plan

@@ -8,21 +8,10 @@ from typing import Any, NamedTuple
 import ipywidgets as w
 import pyarrow as pa
 
-from compaction_kit import plots
+from compaction_kit import plots, text
 from compaction_kit.files import Files
 from compaction_kit.history import first_rows
 from compaction_kit.table import Table
-from compaction_kit.text import (
-    Html,
-    as_html_table,
-    element,
-    format_count,
-    format_size,
-    joined,
-    paragraph,
-    shortened,
-    visible,
-)
 from compaction_kit.times import in_zone, millis, session_zone, show_time
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import Grid, Slider
@@ -74,7 +63,7 @@ def restore_box(
         return version() is not None and not plan() and not running.running
 
     ask = parts.button("", "ck-ask-restore", lambda: state.plan_restore(version()))
-    run = parts.button("Restore", "ck-restore", state.restore, style="danger")
+    run = parts.button("", "ck-restore", state.restore, style="danger")
     keep = parts.button("Keep the table as it is", "ck-keep-table", planning.forget)
     live(ask, can_ask, description=description, disabled=lambda: planning.running)
     live(
@@ -82,17 +71,13 @@ def restore_box(
         description=lambda: f"Restore version {version()}",
         disabled=lambda: not (plan() and plan().can_run),
     )
-    error = Text("error", "restore-error", lambda: planning.error if planning.asked == (version(),) else "")
-    return w.VBox(
-        [
-            ask,
-            Text("error", "restore-loss", lambda: explained()[0]),
-            Text("warning", "restore-plan", lambda: "\n".join(explained()[1:])),
-            error,
-            live(w.HBox([run, keep]).add_class("ck-restore-choice"), lambda: plan() and not running.running),
-            parts.outcome(state, running, "ck-restoring", "restored"),
-        ]
-    )
+    said = [
+        Text("error", "restore-loss", lambda: explained()[0]),
+        Text("warning", "restore-plan", lambda: "\n".join(explained()[1:])),
+        Text("error", "restore-error", lambda: planning.error if planning.asked == (version(),) else ""),
+    ]
+    choice = live(w.HBox([run, keep]).add_class("ck-restore-choice"), lambda: plan() and not running.running)
+    return w.VBox([ask, *said, choice, parts.outcome(state, running, "ck-restoring", "restored")])
 
 
 def restore_code(state: WorkbenchState, version: int | None) -> list[str]:
@@ -158,7 +143,7 @@ def _ask(state: WorkbenchState, with_actions: bool) -> None:
 
 def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> Past:
     versions = table.versions()
-    job.report(0.5, f"Read {format_count(len(versions), 'version')}; reading when each file lived")
+    job.report(0.5, f"Read {text.format_count(len(versions), 'version')}; reading when each file lived")
     lives = table.log.lifetimes()[1]
     job.report(0.9, "Listing the versions")
     found = Past(versions, lives, _version_rows(versions), versions["version"][-1].as_py())
@@ -255,12 +240,13 @@ def _commit_folds(state: WorkbenchState) -> w.Accordion:
     return fold(lambda: state.reading.value, **folds)
 
 
-def _rows_table(found: Any) -> Html:
-    cells = [
-        ["NULL" if value is None else shortened(str(value), _LONGEST) for value in row] for row in found.rows
-    ]
-    about = f"{format_count(len(cells), 'row')} of version {found.version}, those that Spark finds first"
-    return joined(paragraph(about), as_html_table(found.columns, cells))
+def _rows_table(found: Any) -> text.Html:
+    def cell(value: object) -> str:
+        return "NULL" if value is None else text.shortened(str(value), _LONGEST)
+
+    cells = [list(map(cell, row)) for row in found.rows]
+    about = f"{text.format_count(len(cells), 'row')} of version {found.version}, those that Spark finds first"
+    return text.joined(text.paragraph(about), text.as_html_table(found.columns, cells))
 
 
 def _version_rows(versions: pa.Table) -> list[list[list[Any]]]:
@@ -271,7 +257,7 @@ def _version_rows(versions: pa.Table) -> list[list[list[Any]]]:
 
 def _cells(row: dict[str, Any], zone: tzinfo | None) -> list[list[Any]]:
     version, time, change = row["version"], row["timestamp"], row["records_change"]
-    operation, content = visible(row["operation"] or ""), _content(row)
+    operation, content = text.visible(row["operation"] or ""), _content(row)
     when = time and show_time(in_zone(time, zone).replace(tzinfo=None), "seconds")
     other = row["same_content_as"] if content == row["same_content_by"] else None
     is_other = other is not None and other != version - 1
@@ -280,7 +266,7 @@ def _cells(row: dict[str, Any], zone: tzinfo | None) -> list[list[Any]]:
         [when or "", time and millis(time)],
         [operation, operation or None],
         _change(row["num_added"], row["num_removed"], "{:,}".format),
-        _change(row["bytes_added"], row["bytes_removed"], format_size),
+        _change(row["bytes_added"], row["bytes_removed"], text.format_size),
         ["" if change is None else f"{change:+,}".replace("-", "−") if change else "0", change],
         [f"{content}, as {other}" if is_other else content, content or None],
     ]
@@ -320,12 +306,12 @@ def _version_sentence(versions: pa.Table, version: int) -> str:
     return "\n".join(lines)
 
 
-def _actions_text(actions: pa.Table) -> Html:
+def _actions_text(actions: pa.Table) -> text.Html:
     """Write the actions of a commit as JSON, one a line; long lines and long commits are cut."""
-    lines = [shortened(text, _LONGEST_ACTION) for text in actions["fields"][:_MOST_ACTIONS].to_pylist()]
+    lines = [text.shortened(line, _LONGEST_ACTION) for line in actions["fields"][:_MOST_ACTIONS].to_pylist()]
     if more := len(actions) - len(lines):
-        lines.append(f"… and {format_count(more, 'more action')}")
-    return element("pre", "\n".join(lines))
+        lines.append(f"… and {text.format_count(more, 'more action')}")
+    return text.element("pre", "\n".join(lines))
 
 
 def vacuum_part(state: WorkbenchState) -> Part:
@@ -335,14 +321,11 @@ def vacuum_part(state: WorkbenchState) -> Part:
     keep = fields.field("Keep versions", "such as 3, 7", "ck-keep", "300px", "96px")
     days = Slider(label="Preview on a later day", min=0, max=_MOST_DAYS).add_class("ck-days")
     fields.bind(state, retention=retention, keep=keep, days=days)
-    live(days, text=lambda: f"in {format_count(state.days, 'day')}" if state.days else "now")
+    live(days, text=lambda: f"in {text.format_count(state.days, 'day')}" if state.days else "now")
     name = fields.field("Type its name", "", "ck-confirm", "300px", "96px")
     live(name, placeholder=lambda: state.password).continuous_update = True
     # A name that was typed is for the plan that it was typed under, and for no other.
     planning.observe(lambda _: setattr(name, "value", ""), "answer")
-
-    def is_armed() -> bool:
-        return state.can_vacuum and not running.running and name.value == state.password
 
     def explained() -> list[str]:
         if (plan := planning.value) is None:
@@ -353,7 +336,8 @@ def vacuum_part(state: WorkbenchState) -> Part:
 
     button = parts.button("Delete these files", "ck-vacuum", lambda: state.vacuum(name.value), style="danger")
     button.on_click(lambda _: setattr(name, "value", ""))
-    danger = w.HBox([name, live(button, disabled=lambda: not is_armed())]).add_class("ck-danger")
+    live(button, disabled=lambda: running.running or not state.can_vacuum or name.value != state.password)
+    danger = w.HBox([name, button]).add_class("ck-danger")
     return Part(
         w.HBox([retention, keep, days]),
         Text("error", "vacuum-error", lambda: planning.error),

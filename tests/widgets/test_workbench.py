@@ -27,7 +27,7 @@ from compaction_kit.surveys import survey
 from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.widgets.compaction import plan_code
 from compaction_kit.widgets.job import Job
-from compaction_kit.widgets.parts import Keys, absolute, find, within
+from compaction_kit.widgets.parts import Keys, absolute, within
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import recent_tables, remember
 from compaction_kit.widgets.workbench import Workbench
@@ -493,7 +493,7 @@ def test_a_page_that_is_on_screen_gets_the_state_of_all_widgets_again(
     (keys,) = (one for one in within([bench]) if isinstance(one, Keys))
     # What its page sends as soon as it is on screen.
     keys._handle_custom_msg({"shown": True}, [])
-    verdict = find("ck-verdict", bench)
+    verdict = at(bench, "ck-verdict")
     assert all(any(one is other for other in sent) for one in (bench, verdict, verdict.layout))
 
 
