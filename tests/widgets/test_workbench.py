@@ -705,7 +705,11 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     assert "part-000002" not in actions.value
     # One that is ticked isn't compared yet; of two the earlier one is the start, whichever was ticked first.
     difference = at(bench, "ck-diff")
+    bench.state.compared = [1, 99]
+    settle(bench)
+    assert "99" in words(at(bench, "ck-comparing"))
     grid.set_state({"ticked": [3]})
+    assert words(at(bench, "ck-comparing")) == ""
     assert "Tick another version to compare it with version 3" in difference.value
     grid.set_state({"ticked": [3, 1]})
     settle(bench)
