@@ -25,7 +25,9 @@ function render({ model, el }) {
     if (!held) input.value = model.get("value");
   };
   input.addEventListener("pointerdown", () => { held = true; });
-  for (const end of ["pointerup", "pointercancel"]) input.addEventListener(end, () => { held = false; sync(); });
+  const release = () => { held = false; sync(); };
+  input.addEventListener("pointerup", release);
+  input.addEventListener("pointercancel", release);
   input.addEventListener("input", () => {
     input.value = stopFor(Number(input.value), model.get("value"), model.get("stops"));
     model.set("value", Number(input.value));
