@@ -242,10 +242,7 @@ def _commit_folds(state: WorkbenchState) -> w.Accordion:
 
 
 def _rows_table(found: Any) -> text.Html:
-    def cell(value: object) -> str:
-        return "NULL" if value is None else text.shortened(str(value), _LONGEST)
-
-    cells = [list(map(cell, row)) for row in found.rows]
+    cells = [["NULL" if x is None else text.shortened(str(x), _LONGEST) for x in row] for row in found.rows]
     about = f"{text.format_count(len(cells), 'row')} of version {found.version}, those that Spark finds first"
     return text.joined(text.paragraph(about), text.as_html_table(found.columns, cells))
 

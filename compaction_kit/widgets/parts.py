@@ -124,6 +124,11 @@ def within(widgets: Iterable[w.Widget]) -> Iterator[w.Widget]:
     return (widget for widget, _ in _unfolded(widgets))
 
 
+def find(css_class: str, *widgets: w.Widget) -> Any:
+    """Return the first widget of a class in these widgets."""
+    return next(one for one in within(widgets) if css_class in one._dom_classes)
+
+
 def close_all(widgets: Iterable[w.Widget]) -> None:
     """Close widgets and all that they hold."""
     for widget in within(widgets):

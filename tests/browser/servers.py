@@ -37,7 +37,7 @@ def share_flights(scratch: Path, flights: Path) -> None:
     lines = (
         "import shutil, time",
         "from compaction_kit import datasets",
-        f"datasets.flights = lambda path, _: time.sleep(1) or str(shutil.copytree({str(flights)!r}, path))",
+        f"datasets.flights = lambda path, *_: time.sleep(1) or str(shutil.copytree({str(flights)!r}, path))",
     )
     startup = scratch / "ipython" / "profile_default" / "startup" / "flights.py"
     startup.parent.mkdir(parents=True)

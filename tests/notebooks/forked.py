@@ -84,7 +84,7 @@ def be_a_kernel(asking: socket.socket) -> NoReturn:
     np.random.seed()  # noqa: NPY002 - the global one, which was forked with the rest
     if FLIGHTS in os.environ:
         make, shared = datasets.flights, Path(os.environ[FLIGHTS])
-        datasets.flights = lambda path: str(shutil.copytree(made_once(make, shared), path))
+        datasets.flights = lambda path, *_: str(shutil.copytree(made_once(make, shared), path))
     # A lesson's times are for its reader, who has them measured more often.
     measure = reads.measure_reads
     reads.measure_reads = lambda *known, **_: measure(*known[:5], repeats=1)  # type: ignore[misc]
