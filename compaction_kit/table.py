@@ -30,8 +30,7 @@ from compaction_kit.history import (
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.plan.auto import AutoCompaction, replay
-from compaction_kit.plan.predict import SizeModel
-from compaction_kit.plan.purge import dropped_columns
+from compaction_kit.plan.predict import SizeModel, dropped_columns
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.predicate import select_partitions
 from compaction_kit.storage import local_store
@@ -200,8 +199,8 @@ class Table:
         """
         if not isinstance(order, str):
             raise InvalidArgumentError(f'order={order!r} is no order: choose "size", "ingest" or a column.')
-        is_one = isinstance(zorder_by, str) or not isinstance(zorder_by, Iterable | None)
-        columns = (zorder_by,) if is_one else tuple(zorder_by or ())
+        is_list = isinstance(zorder_by, Iterable | None) and not isinstance(zorder_by, str)
+        columns = tuple(zorder_by or ()) if is_list else (str(zorder_by),)
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
                 f"zorder_by={zorder_by!r} sorts rows of whole partitions: leave out order and budget."

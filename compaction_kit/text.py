@@ -50,7 +50,7 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
     return int(size_bytes)
 
 
-def parse_count(value: object, name: str, least: int = 1) -> int:
+def parse_count(value: Any, name: str, least: int = 1) -> int:
     """Return a value that is a whole number of at least `least`.
 
     Raises:

@@ -29,7 +29,9 @@ MORE_QUERIES = [
 @pytest.fixture(scope="module")
 def shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One file has a name that anybody may give, not that of its partition."""
-    table = Path(shaped_table(tmp_path_factory.mktemp("reads") / "t", partitions=3, files=8, rows=60, commits=4))
+    table = Path(
+        shaped_table(tmp_path_factory.mktemp("reads") / "t", partitions=3, files=8, rows=60, commits=4)
+    )
     commit, (first, *_) = handmade.commit_path(table, 1), handmade.actions_of(table, 1, "add")
     commit.write_text(commit.read_text().replace(first["path"], "bin-0.parquet"))
     (table / first["path"]).rename(table / "bin-0.parquet")

@@ -1,7 +1,7 @@
 """The rows of versions: which versions have the same ones, and the first rows of a version."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -109,7 +109,7 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
         RunFailedError: They can't be read.
     """
     before, after = handle.log.snapshot(version), handle.log.snapshot(other)
-    gone, new = (list(_adds(*pair)) for pair in ((before, after), (after, before)))
+    gone, new = (_adds(*pair) for pair in ((before, after), (after, before)))
     if not gone and not new:
         return _NOTHING, _NOTHING
     spark = handle.spark
@@ -233,13 +233,8 @@ def _row_keys(snapshot: Snapshot) -> pa.Array:
     return pc.binary_join_element_wise(file_keys(snapshot.live), *values, "\0")
 
 
-def _adds(snapshot: Snapshot, other: Snapshot) -> Iterator[dict[str, Any]]:
-    """Yield the add actions, as in the log, of the live files whose rows another version lacks."""
+def _adds(snapshot: Snapshot, other: Snapshot) -> Adds:
+    """Return the add actions, as in the log, of the live files whose rows another version lacks."""
     kept = pc.is_in(_row_keys(snapshot), value_set=_row_keys(other))
-    files = snapshot.live.filter(pc.invert(kept))
-    for number in pc.unique(files["source"]).to_pylist():
-        rows = set(files.filter(pc.equal(files["source"], number))["row"].to_pylist())
-        for row, action in enumerate(snapshot.sources[number].actions()):
-            if row in rows:
-                add = action["add"]
-                yield {"add": {name: add[name] for name in _ADD_FIELDS if name in add}}
+    adds = snapshot.adds(snapshot.live.filter(pc.invert(kept)))
+    return [{"add": {name: add[name] for name in _ADD_FIELDS if name in add}} for add in adds]

@@ -18,7 +18,7 @@ READER_FEATURES = frozenset(
 # from `_delta_log/_commits`.
 _MANAGED = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 _WHOLE = ("byte", "short", "integer", "long")
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ def _is_widening(before: str, after: str) -> bool:
     # Protocol, "Type Widening"; TypeWidening.isTypeChangeSupported.
     if after in _WHOLE:
         return before in _WHOLE and _WHOLE.index(before) <= _WHOLE.index(after)
-    if _DECIMAL.fullmatch(after):
+    if DECIMAL.fullmatch(after):
         # A Parquet file may have an integer's values as INT32 or INT64.
         types = [
             {"long": "decimal(20,0)"}.get(before, "decimal(10,0)") if before in _WHOLE else before,
             after,
         ]
-        parts = [_DECIMAL.fullmatch(kind) for kind in types]
+        parts = [DECIMAL.fullmatch(kind) for kind in types]
         digits = [(int(part[1]) - int(part[2]), int(part[2])) for part in parts if part]
         return len(digits) == 2 and all(new >= old for old, new in zip(*digits, strict=True))
     others = {("float", "double"), ("date", "timestamp_ntz"), *((kind, "double") for kind in _WHOLE[:-1])}

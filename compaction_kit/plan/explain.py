@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from compaction_kit.plan.clustering import COMPLETE, NEW, OTHER_COLUMNS, OTHER_P
 from compaction_kit.plan.order import INGEST, SIZE, tied_across
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.plan.thresholds import CUBES, candidates
-from compaction_kit.text import format_count, format_files, format_size
+from compaction_kit.text import format_count, format_files, format_partition, format_size
 
 _CERTAIN = {
     "sums": "files and bytes of each bin",
@@ -220,6 +221,17 @@ def _suggestion(plan: BinPlan) -> str:
         if near and known[near[0]] != typed:
             return f" (did you mean '{known[near[0]]}'?)"
     return ""
+
+
+def bin_names(plan: BinPlan) -> list[str]:
+    """Name each bin by its partition and its number there, such as "origin=JFK, bin 2 of 3"."""
+    rows, numbers = plan.bins.select(plan.source.partitions.column_names).to_pylist(), plan.bin_groups
+    total, seen, names = Counter(numbers.tolist()), Counter[int](), []
+    for row, number in zip(rows, numbers.tolist(), strict=True):
+        seen[number] += 1
+        place = f"bin {seen[number]} of {total[number]}"
+        names.append(f"{format_partition(row)}, {place}" if row else place)
+    return names
 
 
 def bin_limit(plan: BinPlan) -> str:

@@ -14,16 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from compaction_kit.errors import UnsupportedTableError
-from compaction_kit.log.paths import one_array
+from compaction_kit.log.paths import HIVE_NULL, one_array
+from compaction_kit.log.protocol import DECIMAL
 from compaction_kit.times import in_zone, parse_fields
 
 _LIMITS = {"byte": 1 << 7, "short": 1 << 15, "integer": 1 << 31, "long": 1 << 63}
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
 _BOOLEANS = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
 _BOOLEANS |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
-# What a folder is called whose partition value is null.
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 
 
@@ -98,10 +96,10 @@ def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
         number, limit = int(text), _LIMITS[kind]
         if "_" not in text and -limit <= number < limit:
             return number
-    elif decimal := _DECIMAL.fullmatch(kind):
+    elif decimal := DECIMAL.fullmatch(kind):
         unit = Decimal(1).scaleb(-int(decimal[2]))
         return Decimal(text).quantize(unit, ROUND_HALF_UP, Context(int(decimal[1])))
-    elif kind != "boolean" and text != _HIVE_NULL:
+    elif kind != "boolean" and text != HIVE_NULL:
         return text.encode() if kind == "binary" else text
     raise ValueError(text)
 

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit.files import Files
-from compaction_kit.plan.clustering import CUBES
+from compaction_kit.plan.clustering import CLEAN, CUBES
 from compaction_kit.plan.order import SIZE
-from compaction_kit.plan.outcome import Outcome
 from compaction_kit.plan.packing import Packing, within_budget
-from compaction_kit.plan.planner import Planner
+from compaction_kit.plan.planner import Outcome, Planner
 from compaction_kit.plan.predict import count_rows
-from compaction_kit.plan.steps import packing_steps
-from compaction_kit.plan.thresholds import Thresholds
+from compaction_kit.plan.thresholds import Thresholds, candidates
 from compaction_kit.records import Plan
 
 
@@ -278,7 +276,31 @@ class BinPlan(Plan):
         budget", "no rows" left in a whole batch, "stays" in its cube or unpurged), bin_id (int64, null if it
         stays).
         """
-        return packing_steps(self)
+        small, deleted = candidates(self.source, self.thresholds)
+        clustering, dropped, stays = self.planner.clustering, self.planner.dropped, "stays"
+        if clustering is not None:
+            reason = clustering.states(self.full)
+        elif dropped is not None:
+            reason = np.select([deleted, dropped >= 0], ["deleted rows", "dropped columns"], CLEAN)
+        elif self.zorder_by:
+            reason = np.full(len(small), "Z-order")
+        else:
+            reason, stays = np.select([small, deleted], ["small", "deleted rows"], "large"), "alone"
+        outcome = np.where(reason == "large", "large", stays).astype(object)
+        outcome[self.unbounded.members[0]] = "over budget"
+        outcome[self.packed.members[0]] = "no rows"
+        bin_of, (positions, bin_ids) = np.full(len(small), -1), self.members
+        outcome[positions], bin_of[positions] = "packed", bin_ids
+        order = self.planner.packer(self.order).order
+        columns = {
+            "path": self.source.paths(order),
+            "size_bytes": self.source.sizes[order],
+            **self.partition_values(order),
+            "reason": reason[order],
+            "outcome": outcome[order],
+            "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
+        }
+        return pa.table(columns)
 
     @cached_property
     def sizes_after(self) -> np.ndarray:

@@ -9,7 +9,7 @@ from compaction_kit.compaction import CompactionPlan
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
-from compaction_kit.plan.steps import bin_names
+from compaction_kit.plan.explain import bin_names
 from compaction_kit.plan.thresholds import thresholds
 from tests import handmade
 
