@@ -17,8 +17,8 @@ from compaction_kit.execute import CompactionResult, run_plan
 from compaction_kit.execute.optimize import Optimize, Reorg
 from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
+from compaction_kit.plan.clustering import amplify
 from compaction_kit.plan.compare import Comparison, compare
-from compaction_kit.plan.cubes import amplify
 from compaction_kit.plan.explain import Exactness, bin_limit, bin_names, exactness, explain, metrics
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.predict_reads import ReadPrediction, predict_reads

@@ -104,8 +104,8 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
         (lambda table: table.auto_compaction(since=-1), "since=-1 is out of range"),
         (lambda table: table.files(version=True), "version=True is not a whole number"),
         (lambda table: table.diff(0, "1"), "version='1' is not a whole number"),
-        (partial(shaped_table, rows=2.5), "rows=2.5 is not a whole number"),
-        (partial(shaped_table, seed="a"), "seed='a' is not a whole number"),
+        (partial(shaped_table, rows=2.5), "rows=2.5 is not a whole number"),  # type: ignore[arg-type]
+        (partial(shaped_table, seed="a"), "seed='a' is not a whole number"),  # type: ignore[arg-type]
         (lambda table: table.log.actions("1"), "version='1' has no commit"),
     ],
 )
