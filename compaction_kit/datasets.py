@@ -91,16 +91,15 @@ def shaped_table(
         >>> ck.open_table(path).files().by_partition()["num_files"].to_pylist()
         [7, 3, 2]
     """
-    for name, number in {"files": files, "rows": rows, "commits": commits}.items():
-        parse_count(number, name)
-    for name, number in {"partitions": partitions, "seed": seed}.items():
-        parse_count(number, name, 0)
+    counts = {"files": files, "rows": rows, "commits": commits, "partitions": partitions, "seed": seed}
+    for name, number in counts.items():
+        parse_count(number, name, 0 if name in ("partitions", "seed") else 1)
     if not isinstance(skew, Real) or not skew >= 0:
         raise InvalidArgumentError(f"skew={show_value(skew)} is out of range: give a number from 0 on.")
     weights = np.arange(1, max(partitions, 1) + 1, dtype=float) ** -skew
-    counts = [max(1, round(files * len(weights) * share)) for share in weights / weights.sum()]
+    num_files = [max(1, round(files * len(weights) * share)) for share in weights / weights.sum()]
     # The partition of each file, in the order of the commits: partitions take turns.
-    order = [k for turn in range(max(counts)) for k, count in enumerate(counts) if turn < count]
+    order = [k for turn in range(max(num_files)) for k, count in enumerate(num_files) if turn < count]
     rng = np.random.default_rng(seed)
 
     schema = _shaped_rows(0, 1, rng).schema

@@ -226,13 +226,7 @@ def _add(path: str, values: dict[str, str | None], size_bytes: int, stats: str |
 
 def _write_log(folder: Path, source: Files, adds: _Adds) -> None:
     """Write the log of a table with these adds, and with what else decides which of them a query opens."""
-    protocol, metadata = source.snapshot.protocol, source.snapshot.metadata
-    versions = {
-        "minReaderVersion": protocol.min_reader_version,
-        "minWriterVersion": protocol.min_writer_version,
-        "readerFeatures": sorted(protocol.reader_features) or None,
-        "writerFeatures": sorted(protocol.writer_features) or None,
-    }
+    protocol, metadata = source.snapshot.others["protocol", None], source.snapshot.metadata
     table = {
         "id": "scratch",
         "format": {"provider": "parquet", "options": {}},
@@ -240,7 +234,7 @@ def _write_log(folder: Path, source: Files, adds: _Adds) -> None:
         "partitionColumns": list(metadata.partition_columns),
         "configuration": {k: v for k, v in metadata.configuration.items() if k.startswith(_PROPERTIES)},
     }
-    actions = [{"protocol": versions}, {"metaData": table}, *({"add": add} for add in adds)]
+    actions = [{"protocol": protocol}, {"metaData": table}, *({"add": add} for add in adds)]
     (folder / LOG_FOLDER).mkdir(parents=True)
     text = "\n".join(map(json.dumps, actions))
     (folder / LOG_FOLDER / f"{0:020d}.json").write_text(text, encoding="utf-8")

@@ -14,8 +14,7 @@ READER_FEATURES = frozenset(
     ["columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"]
     + [name + end for name in ("typeWidening", "variantType", "variantShredding") for end in ("", "-preview")]
 )
-# What begins so. "coordinatedCommits-preview" is a writer's feature: Delta 3.2 to 4 reads its newest commits
-# from `_delta_log/_commits`.
+# Features that begin so: the newest commits may be in `_delta_log/_staged_commits`, or `_commits`.
 _MANAGED = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 _WHOLE = ("byte", "short", "integer", "long")
 DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")

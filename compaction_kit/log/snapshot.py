@@ -297,7 +297,8 @@ def file_lifetimes(store: Store, files: Sequence[LogFile]) -> tuple[Snapshot, pa
         versions = np.array([file.version or 0 for file in source.files], np.int64)[source.file_of[rows]]
         deleted = pc.fill_null(column(raw, "add", _CARDINALITY), 0)
         records = pc.subtract(source.num_records(), deleted).take(rows)
-        part = _done_by(found, versions, [column(raw, "add", name).take(rows) for name in names], records)
+        values = [column(raw, "add", name).take(rows) for name in names]
+        part = _done_by(found, versions, values, num_records=records)
         actions.append(part.filter(pc.is_in(part["version"], value_set=known)))
     return first, _lives(pa.concat_tables(actions), store)
 
@@ -313,22 +314,15 @@ def _partition_columns(first: Snapshot, sources: Sequence[JsonSource]) -> list[s
 
 
 def _done_by(
-    actions: pa.Table,
-    version: int | np.ndarray,
-    partition: Sequence[pa.Array] = (),
-    records: pa.Array | None = None,
-    row: pa.Array | None = None,
+    actions: pa.Table, version: int | np.ndarray, partition: Sequence[pa.Array] = (), **known: pa.Array
 ) -> pa.Table:
-    """Return file actions with the version that did them, for `_lives`."""
-    unknown, values = pa.nulls(len(actions), pa.int64()), [pc.fill_null(one, "") for one in partition]
+    """Return file actions with the version that did them, and what else is known, for `_lives`."""
     columns = {name: actions[name] for name in ("is_add", "path", "deletion_vector_id", "size_bytes")}
     columns["version"] = pa.array(np.broadcast_to(version, len(actions)), pa.int64())
-    columns["num_records"] = unknown if records is None else records
-    columns["row"] = unknown if row is None else row
+    columns |= {"num_records": pa.nulls(len(actions), pa.int64()), "row": pa.nulls(len(actions), pa.int64())}
     # For Delta "" is null.
-    none = pa.repeat("", len(actions))
-    columns["partition"] = pc.binary_join_element_wise(*values, "\0") if values else none
-    return pa.table(columns)
+    values = [pc.fill_null(one, "") for one in partition] or [pa.repeat("", len(actions))]
+    return pa.table(columns | known | {"partition": pc.binary_join_element_wise(*values, "\0")})
 
 
 def _lives(actions: pa.Table, store: Store) -> pa.Table:
