@@ -51,9 +51,7 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
 def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tuple[int, ...]:
     """Return the versions to keep, sorted and each once; refuse any that can't be read now."""
     try:
-        given = sorted(
-            {parse_count(version, "version", 0) for version in (() if versions is None else versions)}
-        )
+        given = sorted({parse_count(one, "version", 0) for one in (() if versions is None else versions)})
     except (TypeError, InvalidArgumentError):
         raise InvalidArgumentError(
             f"keep_versions={versions!r} is not a list of versions: give whole numbers, such as [3, 5]."
