@@ -160,9 +160,10 @@ def _deleted(files: pa.Table, needs: FilesByVersion) -> pa.Table:
 
 
 def _empty_directories(needs: FilesByVersion, since: int) -> tuple[str, ...]:
-    """Return the folders that hold nothing but such folders, and aren't named by data files that are kept.
+    """Return the empty folders that aren't named by data files that are kept.
 
-    VACUUM lists other folders too, but deletes only those that were empty before it (VacuumCommand.gc).
+    VACUUM lists other folders too. It deletes one that holds empty folders only if these go before it, in
+    no certain order (VacuumCommand.gc), so that only the empty ones are given to it.
     """
     occupied: set[str] = set()
     for files in (needs.live, needs.young_tombstones(since)):
@@ -171,13 +172,7 @@ def _empty_directories(needs: FilesByVersion, since: int) -> tuple[str, ...]:
             while path and path not in occupied:
                 occupied.add(path)
                 path = path.rpartition("/")[0]
-    left, empty = dict(needs.folder.directories), []
-    # Inner folders first: each empty folder is one entry less in its parent.
-    for path in sorted(left, key=lambda path: -path.count("/")):
-        if not left[path] and path not in occupied:
-            empty.append(path)
-            if (outer := path.rpartition("/")[0]) in left:
-                left[outer] -= 1
+    empty = {path for path, number in needs.folder.directories.items() if not number} - occupied
     # Hadoop can't name a folder with a colon in its first part.
     return tuple(sorted(path for path in empty if ":" not in path.partition("/")[0]))
 

@@ -43,8 +43,8 @@ class VacuumPlan(WithFiles, Plan):
             reason ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no
             version in the log needs it), since_version (int64, the first version that doesn't need it),
             removed_at (timestamp; both null if the log doesn't have them), modification_time (timestamp).
-        empty_directories: The paths of the folders that are deleted too; of a folder in another one, VACUUM
-            may leave the outer one for the next time.
+        empty_directories: The paths of the empty folders, which are deleted too; a folder that holds only
+            such folders is left for the next time.
         kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
             within the retention", "needed by a kept version", "a colon in its name" (VACUUM can't delete
             such a file); not of hidden files, such as the log.

@@ -73,8 +73,8 @@ def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None
     drop_file(table, "orphan", 30)
     (table / "outer/inner").mkdir(parents=True)
     plan = open_table(table).plan_vacuum()
-    assert plan.empty_directories == ("outer", "outer/inner")
-    assert ", and 2 empty folders; files removed" in plan.explain()
+    assert plan.empty_directories == ("outer/inner",)
+    assert ", and 1 empty folder; files removed" in plan.explain()
     now = datetime.now(UTC)
     found = {
         row["path"]: (
@@ -136,7 +136,7 @@ def test_a_commit_that_comes_while_it_is_planned_breaks_no_plan(
     assert table.plan_vacuum().version == 2
 
 
-def test_a_folder_goes_if_it_is_empty_or_holds_nothing_but_empty_ones(aged: Aged) -> None:
+def test_a_folder_goes_if_it_is_empty(aged: Aged) -> None:
     table = aged((9, [add("p=1/live"), add("lost/live")]), (9, [add("gone/old"), removed("gone/old", 9)]))
     (table / "lost/live").unlink()
     for path in ("empty", "outer/inner", "_hidden"):
@@ -144,8 +144,21 @@ def test_a_folder_goes_if_it_is_empty_or_holds_nothing_but_empty_ones(aged: Aged
     for path, days in (("young/file", 1), ("secretive/.file", 30), ("old/file", 30)):
         drop_file(table, path, days)
     plan = open_table(table).plan_vacuum()
-    assert plan.empty_directories == ("empty", "outer", "outer/inner")
-    assert ", and 3 empty folders; files removed" in plan.explain()
+    assert plan.empty_directories == ("empty", "outer/inner")
+    assert ", and 2 empty folders; files removed" in plan.explain()
+
+
+@pytest.mark.parametrize("cleans", ["true", "false"])
+def test_a_kept_version_whose_commit_has_expired_is_named(aged: Aged, cleans: str) -> None:
+    properties = {LOG_PROPERTY: "interval 10 days", "delta.enableExpiredLogCleanup": cleans}
+    head = metadata(configuration=properties)
+    table = aged((20, [head, add("a")]), (13, [removed("a", 9), add("b")]), (8, [removed("b", 8), add("c")]))
+    for keep, words in (([0, 1], "Versions 0 to 1 are"), ([2], "")):
+        at = datetime.now(timezone(timedelta(hours=2)))
+        plan = open_table(table).plan_vacuum(keep_versions=keep, at=at)
+        words = words and f"{words} kept, but in commits older than {LOG_PROPERTY}"
+        assert ("older than delta.log" in plan.explain()) == bool(words and cleans == "true")
+        assert cleans == "false" or words in plan.warning
 
 
 def test_nothing_goes_that_a_kept_version_needs(aged: Aged) -> None:
