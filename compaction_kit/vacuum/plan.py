@@ -57,7 +57,8 @@ class VacuumPlan(WithFiles, Plan):
             Delta's guard refuses it.
         content_survives_as: For versions lost, one that can be read afterwards and has the same content.
         content_survives_by: How that is known, as same_content_by of `Table.versions()`.
-        warning: A sentence about kept versions that Delta's guard refuses; empty if there are none.
+        warning: Sentences about kept versions that Delta's guard refuses, or whose commits Delta may delete;
+            empty if there are none.
     """
 
     handle: Handle = field(repr=False, compare=False)
@@ -223,7 +224,7 @@ def plan_vacuum(
         table_retention=needs.retention,
         keep_versions=keep,
         **decided,
-        **cost_of(needs, paths, keep, is_empty=not len(paths) and not folders),
+        **cost_of(needs, paths, keep, moment, is_empty=not len(paths) and not folders),
     )
 
 

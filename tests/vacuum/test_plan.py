@@ -1,7 +1,7 @@
 """What goes and why, what stays, and which versions that costs."""
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
-from compaction_kit.retention import GUARD, PROPERTY
+from compaction_kit.retention import GUARD, LOG_PROPERTY, PROPERTY
 from tests import folders, handmade, stores
 from tests.ageing import age, age_file
 from tests.conftest import CopyOf, SetConf
