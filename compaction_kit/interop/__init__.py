@@ -1,7 +1,12 @@
 """Other readers and formats: symlink manifests, conversion from Parquet to Delta and back."""
 
-from compaction_kit.interop.conversion import ConversionResult
-from compaction_kit.interop.convert import ConvertPlan, plan_convert
+from compaction_kit.interop.conversion import (
+    ConversionResult,
+    ConvertPlan,
+    ParquetPlan,
+    plan_convert,
+    plan_to_parquet,
+)
 from compaction_kit.interop.manifest import (
     ManifestCheck,
     check_manifest,
@@ -9,7 +14,6 @@ from compaction_kit.interop.manifest import (
     read_manifest,
     read_through_manifest,
 )
-from compaction_kit.interop.to_parquet import ParquetPlan, plan_to_parquet
 
 __all__ = ["ConversionResult", "ConvertPlan", "ManifestCheck", "ParquetPlan", "check_manifest"]
 __all__ += ["generate_manifest", "plan_convert", "plan_to_parquet", "read_manifest", "read_through_manifest"]

@@ -23,7 +23,7 @@ from compaction_kit.errors import (
     VerificationError,
 )
 from compaction_kit.handle import Handle
-from compaction_kit.interop import convert, to_parquet
+from compaction_kit.interop import conversion
 from compaction_kit.storage import open_store
 from compaction_kit.table import Table
 from compaction_kit.verify import Fingerprint, fingerprint
@@ -123,7 +123,7 @@ def test_a_conversion_that_fails_leaves_the_files_and_no_log(
         (other_rows, VerificationError, "renamed to _delta_log_not_verified_1, and the folder is Parquet"),
         (interrupt, RunCancelled, "cancelled: the log was renamed to _delta_log_not_verified_2"),
     ):
-        monkeypatch.setattr(convert, "fingerprint", second_time(act))
+        monkeypatch.setattr(conversion, "fingerprint", second_time(act))
         refused(plan.run, kind, renamed)
     assert files_in(codes).items() >= before.items()
     assert not (codes / "_delta_log").exists()
@@ -212,10 +212,10 @@ def test_nothing_is_moved_unless_the_rows_are_the_same_and_the_table_is_as_plann
     before = files_in(path)
     plan = interop.plan_to_parquet(open_table(path))
     for act, error in ((other_rows, VerificationError), (interrupt, RunCancelled)):
-        monkeypatch.setattr(to_parquet, "fingerprint", second_time(act))
+        monkeypatch.setattr(conversion, "fingerprint", second_time(act))
         refused(plan.run, error, "nothing was moved")
         assert files_in(path) == before
-    monkeypatch.setattr(to_parquet, "fingerprint", fingerprint)
+    monkeypatch.setattr(conversion, "fingerprint", fingerprint)
 
     # A run that was killed: planned again, it goes on.
     (plan.set_aside / "p=01").mkdir(parents=True)
