@@ -1,7 +1,7 @@
-"""Decide as VACUUM does (VacuumCommand.gc) which files and folders are deleted, and why."""
+"""Decide as VACUUM does (VacuumCommand.gc) which files and folders are deleted, and what that costs."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,23 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.handle import Handle
-from compaction_kit.history.readable import FilesByVersion, latest_by_path
+from compaction_kit.history.content import read_content
+from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, latest_by_path
+from compaction_kit.history.versions import read_log_expiry
+from compaction_kit.log.listing import Kind
 from compaction_kit.log.paths import is_within
-from compaction_kit.retention import IGNORE_RETAIN, PROPERTY, hours, parse_retention
+from compaction_kit.retention import (
+    GUARD,
+    IGNORE_RETAIN,
+    LOG_PROPERTY,
+    PROPERTY,
+    cleans_log,
+    cutoff,
+    hours,
+    parse_retention,
+)
 from compaction_kit.text import format_count, format_list, parse_count
+from compaction_kit.vacuum.run import ranges
 
 NEEDED = "needed by a kept version"
 TOMBSTONE, CHANGE_DATA, ORPHAN = "tombstone", "change data", "orphan"
@@ -21,6 +34,9 @@ _STAMP = pa.timestamp("ms", "UTC")
 _NO_PATHS = pa.array([], pa.string())
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _HOUR = timedelta(hours=1)
+# Whether VACUUM commits its start and its end; by default on VacuumCommandImpl.supportedFsForLogging alone.
+_LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
+_LOGGED = ("wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs")
 
 
 def vacuum_retention(handle: Handle, configured: timedelta, retention: str | None) -> timedelta:
@@ -70,16 +86,16 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
     return tuple(given)
 
 
-def decide(needs: FilesByVersion, keep: Sequence[int], since: int) -> dict[str, Any]:
-    """Return `files`, `empty_directories`, `kept` and `storage` of `VacuumPlan`.
+def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, retention: timedelta) -> dict[str, Any]:
+    """Return what a vacuum at a time deletes and what that costs, as fields of `VacuumPlan`.
 
-    All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
+    All files of the versions `keep` are kept, and files removed or written within the retention.
 
     Raises:
         UnsupportedTableError: The log names a file of the table's folder through a symbolic link.
     """
     _refuse_links(needs)
-    files = needs.folder.files
+    files, since = needs.folder.files, cutoff(at, retention)
     paths = files["path"].combine_chunks()
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
     # The first reason that applies to a file counts.
@@ -97,15 +113,66 @@ def decide(needs: FilesByVersion, keep: Sequence[int], since: int) -> dict[str, 
     names = pa.array(list(reasons)).take(numbers[numbers >= 0])
     kept = files.filter(pa.array(numbers >= 0)).append_column("reason", names).group_by("reason")
     counts = kept.aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
-    counts = counts.select(["reason", "size_bytes_count", "size_bytes_sum"])
     counts = counts.rename_columns(["reason", "num_files", "size_bytes"])
-    deleted = files.filter(pa.array(numbers < 0)).sort_by("path")
+    deleted, folders = files.filter(pa.array(numbers < 0)).sort_by("path"), _empty_directories(needs, since)
+    gone = deleted["path"].combine_chunks()
     return {
         "files": _deleted(deleted, needs),
-        "empty_directories": _empty_directories(needs, since),
+        "empty_directories": folders,
         "kept": counts.sort_by([("size_bytes", "descending"), ("reason", "ascending")]),
-        "storage": _storage(files, needs, deleted["path"]),
+        "storage": _storage(files, needs, gone),
+        **_cost(needs, gone, keep, at, is_empty=not len(gone) and not folders),
     }
+
+
+def _cost(
+    needs: FilesByVersion, deleted: pa.Array, keep: Sequence[int], at: datetime, is_empty: bool
+) -> dict[str, Any]:
+    """Return which versions are lost by deleting paths, where their content survives, and warnings."""
+    # After VACUUM's own commits the latest version is an older one, which Delta's guard may refuse.
+    logs = needs.handle.conf(_LOGGING) or str(needs.handle.uri.partition(":")[0] in _LOGGED)
+    commits = not is_empty and logs.lower() != "false"
+    before, after = needs.statuses(), needs.statuses(deleted=deleted, superseded=commits)
+    lost = needs.versions[(before == YES) & (after != YES)].tolist()
+    survives_as, survives_by = dict[int, int](), dict[int, str]()
+    if lost:
+        content = read_content(needs)
+        groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
+        instead = {groups[version]: version for version in needs.versions[after == YES].tolist()}
+        if commits and before[-1] == YES:
+            # VACUUM's own commits have the content of the latest version.
+            instead.setdefault(groups[needs.latest], needs.latest + 2)
+        survives_as = {version: instead[groups[version]] for version in lost if groups[version] in instead}
+        for version, other in survives_as.items():
+            survives_by[version] = content.evidence(version, min(other, needs.latest)) or ""
+    times = pa.array(needs.times, mask=~needs.has_commit).cast(pa.timestamp("ms", "UTC"))
+    versions = {"version": needs.versions, "timestamp": times, "readable": before, "readable_after": after}
+    return {
+        "versions": pa.table(versions),
+        "versions_lost": lost,
+        "content_survives_as": survives_as,
+        "content_survives_by": survives_by,
+        "warning": _warning(needs, keep, after, at),
+    }
+
+
+def _warning(needs: FilesByVersion, keep: Sequence[int], after: np.ndarray, at: datetime) -> str:
+    blocked = [version for version in keep if after[version - needs.first] == BLOCKED]
+    expired = list[int]()
+    if keep and cleans_log(needs.snapshot.metadata):
+        log = read_log_expiry(needs.handle).filter(pc.field("kind") == Kind.COMMIT.value).to_pylist()
+        expired = sorted({row["version"] for row in log if row["expires"] <= at}.intersection(keep))
+    reasons = {
+        f"older than the retention: to read what is kept, set {GUARD} to false, as Delta's guard refuses "
+        "it.": blocked,
+        f"in commits older than {LOG_PROPERTY}: after its next checkpoint, which VACUUM's own commits may "
+        "write, Delta may delete these; set that property to a longer time first.": expired,
+    }
+    return " ".join(
+        f"Version{'s' * (len(of) > 1)} {ranges(of)} {'are' if len(of) > 1 else 'is'} kept, but {why}"
+        for why, of in reasons.items()
+        if of
+    )
 
 
 def _refuse_links(needs: FilesByVersion) -> None:
@@ -123,7 +190,7 @@ def _refuse_links(needs: FilesByVersion) -> None:
             )
 
 
-def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.ChunkedArray) -> pa.Table:
+def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.Array) -> pa.Table:
     paths, sizes = on_disk["path"].combine_chunks(), on_disk["size_bytes"]
     live = _is_among(paths, needs.live["path"])
     known = pc.or_(live, _is_among(paths, needs.files["path"], needs.tombstones["path"]))

@@ -20,8 +20,7 @@ from compaction_kit.retention import cutoff, hours
 from compaction_kit.text import as_html_table, format_count, format_files, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
-from compaction_kit.vacuum.cost import cost_of, ranges
-from compaction_kit.vacuum.run import VacuumResult, delete, reporting, still_there
+from compaction_kit.vacuum.run import VacuumResult, delete, ranges, reporting, still_there
 
 _REASONS = {
     decide.TOMBSTONE: "that older versions need",
@@ -214,8 +213,6 @@ def plan_vacuum(
     needs = read_files_by_version(handle)
     chosen = decide.vacuum_retention(handle, needs.retention, retention)
     keep = decide.check_versions(needs, keep_versions)
-    decided = decide.decide(needs, keep, cutoff(moment, chosen))
-    paths, folders = decided["files"]["path"].combine_chunks(), decided["empty_directories"]
     return VacuumPlan(
         handle=handle,
         version=needs.latest,
@@ -223,8 +220,7 @@ def plan_vacuum(
         retention=chosen,
         table_retention=needs.retention,
         keep_versions=keep,
-        **decided,
-        **cost_of(needs, paths, keep, moment, is_empty=not len(paths) and not folders),
+        **decide.decide(needs, keep, moment, chosen),
     )
 
 

@@ -24,12 +24,11 @@ from compaction_kit.session import quiet_errors
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list, format_seconds, format_size
-from compaction_kit.vacuum.cost import ranges
 
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
 # VacuumCommand.INVENTORY_SCHEMA.
 _INVENTORY = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
-_MOST_LOOKED_AT = 1_000
+_MOST_LOOKED_AT, _MOST_NAMED = 1_000, 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,6 +141,15 @@ def delete(
         raise RunCancelled(sentence) from None
     finally:
         spark.catalog.dropTempView(view)
+
+
+def ranges(versions: Sequence[int]) -> str:
+    """Write versions as ranges, such as "0 to 3, 7", and count those after the first five ranges."""
+    array = np.array(versions)
+    runs = np.split(array, np.flatnonzero(np.diff(array) != 1) + 1)
+    shown = [f"{run[0]}" if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs[:_MOST_NAMED]]
+    more = sum(map(len, runs[_MOST_NAMED:]))
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def still_there(store: Store, paths: list[str]) -> list[bool]:
