@@ -23,8 +23,7 @@ from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.records import Record
 from compaction_kit.retention import parse_retention
-from compaction_kit.sinklog.entries import read_entries
-from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, setting
+from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, read_entries, setting
 from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, project
 from compaction_kit.storage import Store, local_store, open_store
 from compaction_kit.text import format_count, format_seconds, format_size
@@ -293,10 +292,8 @@ class SinkLog(Record):
         if ahead.fails_at is not None:
             fails = "The stream fails with these settings as it starts"
             if self.kind == Kind.SINK:
-                fails = (
-                    "Readers of the output fail with these settings, and the stream fails at batch "
-                    f"{ahead.fails_at:,}"
-                )
+                fails = "Readers of the output fail with these settings, and the stream fails at batch "
+                fails += f"{ahead.fails_at:,}"
             lines.append(
                 f"{fails}: {ahead.missing}, a compaction that they need, is missing. Set "
                 f"{setting(self.kind, 'compactInterval')} back to its former value, or to more than "
