@@ -7,9 +7,9 @@ Most texts about them describe Spark 2.4. Spark 4.2 differs, as the tests of thi
 - "delete" entries count as existing files: neither readers nor compactions look at `action`.
 - The cleanup runs after every batch, and removes compaction files too.
 - `compactInterval` counts only while a log has at most one compaction file; with one, the interval is a
-  divisor of its length. If it is decreased so that a compaction should be there and isn't, readers of a
-  sink's output and the stream of a source fail at once, and the stream of a sink fails at its next
-  compaction; until then the cleanup may remove batches that are in no compaction.
+  divisor of its length. If it is decreased and a compaction is missing then, readers of a sink's output and
+  the stream of a source fail at once, the stream of a sink at its next compaction; meanwhile the cleanup
+  may remove batches that are in no compaction.
 - Spark doesn't compare the log's checksums.
 """
 

@@ -262,9 +262,8 @@ class SinkLog(Record):
             wrong = f"seconds_between={seconds_between}: give seconds, a year at most."
         if wrong:
             raise InvalidArgumentError(wrong)
-        pace = self.pace
-        if seconds_between is not None:
-            pace = replace(pace, between=timedelta(seconds=seconds_between))
+        between = self.pace.between if seconds_between is None else timedelta(seconds=seconds_between)
+        pace = replace(self.pace, between=between)
         column = "modification_time" if self.kind == Kind.SINK else "timestamp"
         times = self.entries[column].cast(pa.int64()).to_numpy()
         length = None if retention is None else parse_retention(retention)
@@ -290,10 +289,9 @@ class SinkLog(Record):
             f"Cleanup: {self._cleanup()}.",
         ]
         if ahead.fails_at is not None:
-            fails = "The stream fails with these settings as it starts"
+            fails = "With these settings the stream fails as it starts"
             if self.kind == Kind.SINK:
-                fails = "Readers of the output fail with these settings, and the stream fails at batch "
-                fails += f"{ahead.fails_at:,}"
+                fails = f"With these settings readers fail now, and the stream at batch {ahead.fails_at:,}"
             lines.append(
                 f"{fails}: {ahead.missing}, a compaction that they need, is missing. Set "
                 f"{setting(self.kind, 'compactInterval')} back to its former value, or to more than "

@@ -1,7 +1,4 @@
-"""How Spark names, writes, compacts and cleans up the files of a log (CompactibleFileStreamLog).
-
-A file has a line "v1", then a JSON object per line.
-"""
+"""How Spark names, writes, compacts and cleans up the files of a log (CompactibleFileStreamLog)."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -17,7 +14,6 @@ from compaction_kit.log.lines import parse_lines
 from compaction_kit.retention import parse_retention
 from compaction_kit.storage import Store
 
-_BLOCK_BYTES = 4 << 20
 _VERSION = re.compile(rb"v1\r?(?:\n|$)")
 _TIME = pa.timestamp("ms", "UTC")
 _CURE = "restore it from a backup"
@@ -89,8 +85,7 @@ class Policy:
     def __post_init__(self) -> None:
         if self.default_interval < 1:
             raise InvalidArgumentError(
-                f"The setting compactInterval={self.default_interval} is not an interval: set it, or the "
-                "default_interval of a policy, to 1 or more."
+                f"compactInterval={self.default_interval} is not an interval: set it to 1 or more."
             )
 
     @classmethod
@@ -181,7 +176,7 @@ def read_entries(store: Store, name: str, kind: Kind) -> pa.Table:
     if not text:
         return columns.empty_table()
     try:
-        rows = parse_lines(text, fields, _BLOCK_BYTES)[0]
+        rows = parse_lines(text, fields, block_bytes=4 << 20)[0]
     except DAMAGE as error:
         raise CorruptLogError(f"The log file {name} is damaged ({first_line(error)}): {_CURE}.") from None
     missing = [field for field in fields.names if rows[field].null_count]

@@ -38,8 +38,8 @@ class Projection:
             size_bytes of its file, num_live (the entries that a reader has to load then), num_files and
             log_bytes of the log after its cleanup.
         removals: One row per removed file: batch (after which it is removed), name, file_batch, size_bytes.
-        fails_at: The batch at which the stream fails, as a file that it reads is missing: the next compaction
-            of a sink, at which readers fail now; the first batch of a source. None if it doesn't fail.
+        fails_at: The batch at which the stream fails, as a file that it reads is missing: of a sink the next
+            compaction (readers fail now), of a source the first batch; None if it doesn't fail.
         missing: That file.
     """
 

@@ -53,14 +53,14 @@ def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream(tm
     projection = sink.project(10)
     assert (projection.fails_at, projection.missing) == (5, "2.compact")
     assert projection.removals["name"].to_pylist() == ["0", "1"]
-    assert "Readers of the output fail with these settings, and the stream fails at batch 5" in sink.explain()
+    assert "With these settings readers fail now, and the stream at batch 5" in sink.explain()
     assert "2.compact, a compaction that they need, is missing" in sink.explain()
     assert sink.plot(10).get_axes()[0].texts[-1].get_text() == "fails at batch 5"
     entry = '{"path":"file:///in/0.json","timestamp":1587218148000,"batchId":0}'
     log = make_log(tmp_path / "sources/0", **{f"b{batch}": f"v1\n{entry}" for batch in range(4)})
     source = sink_log(log, policy=SHORT)
     assert (source.project(10).fails_at, source.project(10).missing) == (4, "2.compact")
-    assert "The stream fails with these settings as it starts" in source.explain()
+    assert "With these settings the stream fails as it starts" in source.explain()
     assert sink_log(log, policy=Policy(5)).project(10).fails_at is None
 
 
