@@ -27,11 +27,6 @@ def table_retention(metadata: Metadata) -> timedelta:
     return parse_retention(metadata.configuration.get(PROPERTY, "interval 1 week"), PROPERTY)
 
 
-def cleans_log(metadata: Metadata) -> bool:
-    """Return whether Delta deletes expired files of a table's log when it has written a checkpoint."""
-    return metadata.configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
-
-
 def parse_retention(text: str, name: str = "retention") -> timedelta:
     """Parse a length of time such as "168 hours", "7d" or "interval 1 week": 7,000 years at most.
 

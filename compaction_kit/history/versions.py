@@ -21,7 +21,7 @@ from compaction_kit.history.readable import (
     read_files_by_version,
 )
 from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
-from compaction_kit.retention import LOG_PROPERTY, cleans_log, parse_retention
+from compaction_kit.retention import LOG_PROPERTY, parse_retention
 from compaction_kit.times import millis, session_zone, show_time
 
 _STAMP = pa.timestamp("ms", "UTC")
@@ -144,7 +144,8 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     checkpoint = checkpoints[np.searchsorted(checkpoints, versions, side="right")]
     last_before = np.searchsorted(versions, checkpoint) - 1
     latest_expiry = np.maximum.accumulate(expires)[last_before]
-    goes = (latest_expiry <= millis(handle.instant(at))) & (checkpoint != _NEVER) & cleans_log(metadata)
+    is_enabled = metadata.configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
+    goes = (latest_expiry <= millis(handle.instant(at))) & (checkpoint != _NEVER) & is_enabled
     return pa.table(
         {
             "name": pa.array([file.name for file in files], pa.string()),

@@ -15,16 +15,7 @@ from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, latest
 from compaction_kit.history.versions import read_log_expiry
 from compaction_kit.log.listing import Kind
 from compaction_kit.log.paths import is_within
-from compaction_kit.retention import (
-    GUARD,
-    IGNORE_RETAIN,
-    LOG_PROPERTY,
-    PROPERTY,
-    cleans_log,
-    cutoff,
-    hours,
-    parse_retention,
-)
+from compaction_kit.retention import GUARD, IGNORE_RETAIN, LOG_PROPERTY, PROPERTY, hours, parse_retention
 from compaction_kit.text import format_count, format_list, parse_count
 from compaction_kit.vacuum.run import ranges
 
@@ -86,16 +77,16 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
     return tuple(given)
 
 
-def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, retention: timedelta) -> dict[str, Any]:
+def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int) -> dict[str, Any]:
     """Return what a vacuum at a time deletes and what that costs, as fields of `VacuumPlan`.
 
-    All files of the versions `keep` are kept, and files removed or written within the retention.
+    All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
 
     Raises:
         UnsupportedTableError: The log names a file of the table's folder through a symbolic link.
     """
     _refuse_links(needs)
-    files, since = needs.folder.files, cutoff(at, retention)
+    files = needs.folder.files
     paths = files["path"].combine_chunks()
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
     # The first reason that applies to a file counts.
@@ -159,7 +150,8 @@ def _cost(
 def _warning(needs: FilesByVersion, keep: Sequence[int], after: np.ndarray, at: datetime) -> str:
     blocked = [version for version in keep if after[version - needs.first] == BLOCKED]
     expired = list[int]()
-    if keep and cleans_log(needs.snapshot.metadata):
+    cleans = needs.snapshot.metadata.configuration.get("delta.enableExpiredLogCleanup", "true")
+    if keep and cleans.lower() == "true":
         log = read_log_expiry(needs.handle).filter(pc.field("kind") == Kind.COMMIT.value).to_pylist()
         expired = sorted({row["version"] for row in log if row["expires"] <= at}.intersection(keep))
     reasons = {

@@ -220,7 +220,7 @@ def plan_vacuum(
         retention=chosen,
         table_retention=needs.retention,
         keep_versions=keep,
-        **decide.decide(needs, keep, moment, chosen),
+        **decide.decide(needs, keep, moment, cutoff(moment, chosen)),
     )
 
 
