@@ -43,7 +43,7 @@ def show_value(value: object) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error, shortened, or the name of its class."""
+    """Return an error's first line, shortened, or its class; of Java the outermost, unlike `reason_of`."""
     line = (_PY4J.sub("", str(error)).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     return line if len(line) <= _MOST_OF_LINE else f"{line[:_MOST_OF_LINE]} …"
 
