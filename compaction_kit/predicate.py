@@ -14,11 +14,11 @@ from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, f
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.plan.partitions import partition_groups
-from compaction_kit.query import LITERAL
+from compaction_kit.query import QUOTED
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal
 
-_QUOTED = re.compile(rf"{LITERAL}|`[^`]*`")
+_QUOTED = re.compile(QUOTED)
 # A column may have such a name: then an operator follows.
 _OPERATOR = r"[=<>,)]|!=|(?:is|in|r?like|ilike|between)\b"
 _SUBQUERY = re.compile(rf"\(\s*(?:select|with|values|table|from)\b(?!\s*(?:{_OPERATOR}))", re.IGNORECASE)

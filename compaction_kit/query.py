@@ -17,8 +17,8 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 MISSING_FILE = ("FILE_NOT_EXIST", "FileNotFoundException")
 
 _TABLE = "{table}"
-# A text in SQL.
-LITERAL = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+# A text or an identifier in quotes.
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"|`[^`]*`"""
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
 _WHOLE_QUERY = re.compile(r"[\s(]*(?:select|with)\b", re.IGNORECASE)
 
@@ -30,7 +30,7 @@ def with_table(query: Query, store: Store, name: str) -> Query:
     names = (name, store.root.rpartition("/")[2], store.root, store.uri())
     words = "|".join(re.escape(word) for word in names if word)
     own = rf"(\b(?:from|join)\s+)(?:delta\.)?`?(?:{words})`?(?![\w.`])"
-    either = re.compile(rf"{LITERAL}|{_COMMENT}|{own}", re.IGNORECASE | re.DOTALL)
+    either = re.compile(rf"{QUOTED}|{_COMMENT}|{own}", re.IGNORECASE | re.DOTALL)
     return either.sub(lambda found: found[0] if found[1] is None else found[1] + _TABLE, query)
 
 

@@ -165,6 +165,7 @@ def test_a_version_that_can_t_be_read_any_more_says_why(
             "SELECT 'it\\'s from flights', \"from flights\" -- from flights\nFROM {table} /* flights */",
         ),
         ("SELECT 'from flights' FROM other", "SELECT 'from flights' FROM other"),
+        ("SELECT `it's` FROM flights WHERE x = ''", "SELECT `it's` FROM {table} WHERE x = ''"),
     ],
 )
 def test_a_tables_own_name_in_sql_stands_for_the_table(query: str, meant: str) -> None:
