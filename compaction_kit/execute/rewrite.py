@@ -87,8 +87,8 @@ class Rewrite(Strategy):
                 _watched(run, rows, predicate, most_rows)
             except Exception as error:
                 # Delta tries again where an answer is lost, and takes its own commit for another writer's.
-                removed = removed_paths(commits_of(run.store, plan.id, plan.version))
-                if not (is_conflict(error) and self.is_as_planned(plan, removed, 0)):
+                own = is_conflict(error) and commits_of(run.store, plan.id, plan.version)
+                if not (own and self.is_as_planned(plan, removed_paths(own), 0)):
                     raise
         _check_start(run)
         return {}
