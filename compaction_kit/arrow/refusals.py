@@ -18,7 +18,7 @@ from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
 from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
-from compaction_kit.log.protocol import Metadata
+from compaction_kit.log.protocol import DECIMAL, Metadata
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.storage import Store
@@ -49,7 +49,6 @@ _SIMPLE = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _MATERIALIZED = ("materializedRowIdColumnName", "materializedRowCommitVersionColumnName")
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 # Of what is LEGACY or EXCEPTION, and not CORRECTED (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _REBASE_MODES = ("datetimeRebaseModeInRead", "int96RebaseModeInRead")
 # Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
@@ -252,7 +251,7 @@ def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
 
 def _type(kind: Any, column: str, metadata: Metadata) -> pa.DataType:
     if isinstance(kind, str):
-        decimal = _DECIMAL.fullmatch(kind)
+        decimal = DECIMAL.fullmatch(kind)
         if decimal:
             return pa.decimal128(int(decimal[1]), int(decimal[2]))
         if kind in _SIMPLE:
