@@ -103,7 +103,7 @@ def _tasks(
     cores = run.spark.sparkContext.defaultParallelism if staging.may_join else 0
     even = float((sizes + FILE_COST).sum()) / cores if cores else math.inf
     tasks, end = [], 0
-    for bin_, constants in zip(bins, _constants(run, values), strict=True):
+    for bin_, constants in zip(bins, _constants(run, values, with_columns), strict=True):
         start, end = end, end + len(bin_.positions)
         has_vectors = any(vectors[start:end])
         cuts = [start + cut for cut in _cuts(sizes[start:end], even, not (has_vectors or tracking))]
@@ -136,12 +136,11 @@ def _calendar(run: Run, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return has_years, ~shows_years(run.plan.source, positions, "date|timestamp", _MODERN)
 
 
-def _constants(run: Run, values: Sequence[PartitionValues]) -> list[dict[str, Any]]:
+def _constants(run: Run, values: Sequence[PartitionValues], with_columns: bool) -> list[dict[str, Any]]:
     """Return the values of the partition columns that outputs have, by their name there, for each bin."""
-    snapshot = run.plan.source.snapshot
-    if not has_partition_columns(run.spark, snapshot):
+    if not with_columns:
         return [{} for _ in values]
-    metadata, zone = snapshot.metadata, session_zone(run.spark)
+    metadata, zone = run.plan.source.snapshot.metadata, session_zone(run.spark)
     columns = [
         (metadata.physical_names[name], name, metadata.column_types[name])
         for name in metadata.partition_columns
