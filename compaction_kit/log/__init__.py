@@ -19,6 +19,7 @@ from compaction_kit.log.commits import (
     in_turn,
     last_operation,
 )
+from compaction_kit.log.lifetimes import file_lifetimes
 from compaction_kit.log.lines import Action, commit_actions
 from compaction_kit.log.listing import (
     LogFile,
@@ -30,7 +31,7 @@ from compaction_kit.log.listing import (
     version_ranges,
 )
 from compaction_kit.log.protocol import Metadata
-from compaction_kit.log.snapshot import Snapshot, file_lifetimes, read_snapshot
+from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_sources, commit_sources
 from compaction_kit.storage import Store, open_store
 from compaction_kit.times import millis, show_time, to_instant
