@@ -143,10 +143,9 @@ def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
     named, sizes = set(places(paths, store).to_pylist()), list[int]()
     for folder, entries in store.walk():
         entries[:] = [entry for entry in entries if entry.name != LOG_FOLDER]
-        for entry in entries:
-            is_new = entry.is_file and entry.name.endswith(".parquet") and entry.modified_ns >= since * 1e9
-            if is_new and posixpath.join(folder, entry.name) not in named:
-                sizes.append(entry.size_bytes)
+        files = [entry for entry in entries if entry.is_file and entry.name.endswith(".parquet")]
+        new = [entry for entry in files if entry.modified_ns >= since * 1e9]
+        sizes += [entry.size_bytes for entry in new if posixpath.join(folder, entry.name) not in named]
     if not sizes:
         return ""
     is_are, them = ("is", "it") if len(sizes) == 1 else ("are", "them")

@@ -23,10 +23,6 @@ class Optimize(Strategy):
     name = "optimize"
     reason = "optimize, which runs on every table"
 
-    def refuse(self, run: Run) -> str | None:
-        """Return None: OPTIMIZE works on every table."""
-        return None
-
     def run(self, run: Run) -> Mapping[int, str]:
         """Run OPTIMIZE; settings are put back afterwards.
 

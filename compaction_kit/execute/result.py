@@ -25,15 +25,10 @@ if TYPE_CHECKING:
     from compaction_kit.reads import ReadComparison
 
 _SUMS = ("num_files_removed", "num_files_added", "bytes_removed", "bytes_added")
+_TEXT, _INT = pa.string(), pa.int64()
 BATCHES = pa.schema(
-    [
-        ("version", pa.int64()),
-        ("strategy", pa.string()),
-        *((name, pa.int64()) for name in _SUMS),
-        ("seconds", pa.float64()),
-        ("conflicts", pa.int64()),
-        ("metrics", pa.map_(pa.string(), pa.string())),
-    ]
+    {"version": _INT, "strategy": _TEXT, **dict.fromkeys(_SUMS, _INT)}
+    | {"seconds": pa.float64(), "conflicts": _INT, "metrics": pa.map_(_TEXT, _TEXT)}
 )
 
 

@@ -21,15 +21,8 @@ from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint
 
-TIMELINE = pa.schema(
-    [
-        ("step", pa.string()),
-        ("label", pa.string()),
-        ("bin_id", pa.int64()),
-        ("start", pa.float64()),
-        ("seconds", pa.float64()),
-    ]
-)
+_TEXT, _INT, _REAL = pa.string(), pa.int64(), pa.float64()
+TIMELINE = pa.schema({"step": _TEXT, "label": _TEXT, "bin_id": _INT, "start": _REAL, "seconds": _REAL})
 PREPARING, REWRITING, COMPARING = "Preparing", "Rewriting", "Comparing the content"
 COMMITTING, DONE = "Committing", "Done"
 # The share of a run with proof that rewriting is taken to need.
@@ -242,9 +235,9 @@ class Strategy(ABC):
     reason: str
     runs_any_order = False
 
-    @abstractmethod
     def refuse(self, run: Run) -> str | None:
         """Return why it can't run the plan, as the end of a sentence; None if it can."""
+        return None
 
     @abstractmethod
     def run(self, run: Run) -> Mapping[int, str]:
