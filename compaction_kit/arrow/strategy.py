@@ -208,8 +208,9 @@ class _ArrowRun:
         # After a version without a checksum file, Delta would read the whole log to write one.
         has_one = run.store.is_taken(f"{LOG_FOLDER}/{transaction.version:020d}.crc")
         confs = {} if has_one else _NO_CHECKSUM
-        with run.record.step("commit"), settings(run.spark, "arrow", run.plan.id, confs, proof):
-            outcome = in_thread(run.spark, partial(transaction.commit, actions, metrics, run.plan.where))
+        with run.record.step("commit"), settings(run.spark, "arrow", run.plan.id, confs, proof) as spark:
+            commit = partial(transaction.commit, spark, actions, metrics, run.plan.where)
+            outcome = in_thread(spark, commit)
             try:
                 while not wait([outcome], POLL_SECONDS).done:
                     with contextlib.suppress(Exception):

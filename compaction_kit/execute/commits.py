@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark import RDD
 from pyspark.sql import SparkSession
 
+from compaction_kit.compat import has_jvm
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.lines import commit_actions
@@ -25,7 +27,7 @@ from compaction_kit.verify import Fingerprint
 
 # Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-# All threads of a session share its settings: two runs at once would use each other's.
+# Over Spark Connect all threads share a session's settings: two runs at once would use each other's.
 _SETTINGS = threading.RLock()
 _TAG = re.compile(
     r"compaction_kit (?P<strategy>\w+), plan (?P<plan>\w+)"
@@ -35,25 +37,25 @@ _TAG = re.compile(
 
 @contextlib.contextmanager
 def settings(
-    spark: SparkSession,
-    strategy: str,
-    plan_id: str,
-    confs: Mapping[str, str] | None = None,
-    proof: Fingerprint | None = None,
-) -> Iterator[None]:
-    """Name the plan, and its proof, in the userMetadata of the session's commits within a `with` block.
+    spark: SparkSession, strategy: str, plan: str, confs: Mapping[str, str], proof: Fingerprint | None = None
+) -> Iterator[SparkSession]:
+    """Yield a copy of a session whose commits name the plan, and its proof, in their userMetadata.
 
-    `confs` are other settings for the block; other runs in the session wait for it.
+    `confs` are other settings of the copy; what other threads do meanwhile in the session goes on without
+    them. Over Spark Connect the session itself has them within the `with` block. Other runs wait for its end.
     """
-    tag = f"compaction_kit {strategy}, plan {plan_id}"
+    tag = f"compaction_kit {strategy}, plan {plan}"
     if proof is not None:
         first, second = proof.hash_sums
         tag += f", proved {proof.num_rows} rows {first:x} {second:x} by {'+'.join(proof.readers)}"
+    to_df = RDD.toDF
+    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession()) if has_jvm(spark) else spark
+    # PySpark lets RDDs make DataFrames of the session that was made last.
+    RDD.toDF = to_df  # type: ignore[method-assign]
     with _SETTINGS:
-        before = spark.conf.get(_USER_METADATA, None)
-        tagged = {_USER_METADATA: f"{before}; {tag}" if before else tag}
-        with session_confs(spark, {**WHOLE_FILES, **(confs or {}), **tagged}):
-            yield
+        text = "; ".join(filter(None, (own.conf.get(_USER_METADATA, None), tag)))
+        with session_confs(own, {**WHOLE_FILES, **confs, _USER_METADATA: text}):
+            yield own
 
 
 def has_tag(user_metadata: str | None) -> bool:
@@ -92,7 +94,7 @@ def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
     """Return the commits of a plan after a version, oldest first."""
     found = []
     for file, info, tag, adds, removes in _commits_after(store, since):
-        # Other writes in the same session meanwhile carry the tag too.
+        # Over Spark Connect other writes in the same session meanwhile carry the tag too.
         changes_data = any(action["dataChange"] for action in adds + removes)
         if tag is None or tag["plan"] != plan_id or not removes or changes_data:
             continue

@@ -67,7 +67,6 @@ class OptimizeTransaction:
     """A transaction that commits as OPTIMIZE does, reading the version at which it began."""
 
     def __init__(self, spark: SparkSession, table: str):
-        self._spark = spark
         log, _, nothing = _latest(spark, table)
         self._transaction = log.startTransaction(nothing, nothing)
 
@@ -76,26 +75,28 @@ class OptimizeTransaction:
         """The version that the transaction reads."""
         return int(self._transaction.readVersion())
 
-    def commit(self, actions: Iterable[str], metrics: Mapping[str, int], where: str | None) -> int:
-        """Commit add and remove actions in JSON that change no data; returns the version.
+    def commit(
+        self, spark: SparkSession, actions: Iterable[str], metrics: Mapping[str, int], where: str | None
+    ) -> int:
+        """Commit add and remove actions in JSON that change no data, with the session's settings.
 
-        `metrics` and the predicate `where` are for DESCRIBE HISTORY. Raises Py4JJavaError or a
-        DeltaConcurrentModificationException if another writer was in the way.
+        `metrics` and the predicate `where` are for DESCRIBE HISTORY. Returns the version. Raises
+        Py4JJavaError or a DeltaConcurrentModificationException if another writer was in the way.
         """
-        _make_active(self._spark)
-        session, utils = self._spark._jsparkSession, java_class(self._spark, _PYTHON_UTILS)
-        create = java_class(self._spark, "org.apache.spark.sql.execution.metric.SQLMetrics").createMetric
+        _make_active(spark)
+        session, utils = spark._jsparkSession, java_class(spark, _PYTHON_UTILS)
+        create = java_class(spark, "org.apache.spark.sql.execution.metric.SQLMetrics").createMetric
         shown = {name: create(session.sparkContext(), name) for name in metrics}
         for name, value in metrics.items():
             shown[name].set(value)
         self._transaction.registerSQLMetrics(session, utils.toScalaMap(shown))
         predicates = [session.sessionState().sqlParser().parseExpression(where)] if where else []
-        optimize = java_class(self._spark, f"{_DELTA}.DeltaOperations$Optimize")
-        operation = optimize(utils.toSeq(predicates), utils.toSeq([]), False, _nothing(self._spark), False)
-        tracking = getattr(java_class(self._spark, f"{_DELTA}.RowTracking$"), "MODULE$")
+        optimize = java_class(spark, f"{_DELTA}.DeltaOperations$Optimize")
+        operation = optimize(utils.toSeq(predicates), utils.toSeq([]), False, _nothing(spark), False)
+        tracking = getattr(java_class(spark, f"{_DELTA}.RowTracking$"), "MODULE$")
         # On tables that track rows, they say that rows keep their ids.
         tags = tracking.addPreservedRowTrackingTagIfNotSet(self._transaction.snapshot(), utils.toScalaMap({}))
-        return int(self._transaction.commit(_parsed(self._spark, actions), operation, tags))
+        return int(self._transaction.commit(_parsed(spark, actions), operation, tags))
 
 
 def commit_restore(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+from pyspark.sql import SparkSession
 
 from compaction_kit.execute.commits import settings
 from compaction_kit.execute.delta import is_conflict
@@ -46,10 +47,10 @@ class Optimize(Strategy):
             confs[f"{CUBES}.threshold"] = str(plan.planner.rules.cubes.complete)
             confs[f"{CUBES}.targetCubeSize"] = str(plan.planner.rules.cubes.target)
         statement = self._statement(run, f" WHERE {where}" if where else "")
-        with settings(run.spark, self.name, plan.id, confs):
+        with settings(run.spark, self.name, plan.id, confs) as spark:
             for tries_left in reversed(range(MOST_TRIES)):
                 try:
-                    _execute(run, statement, num_bins)
+                    _execute(run, spark, statement, num_bins)
                     break
                 except Exception as error:
                     if not is_conflict(error) or not tries_left:
@@ -73,7 +74,7 @@ class Reorg(Optimize):
         return f"REORG TABLE {table_name(run.spark, run.table)}{condition} APPLY (PURGE)"
 
 
-def _execute(run: Run, statement: str, num_bins: int) -> None:
+def _execute(run: Run, spark: SparkSession, statement: str, num_bins: int) -> None:
     record, seen = run.record, 0
     bins_before, bytes_before = record.bins_done, record.bytes_done
     share = (run.plan.bytes_removed - bytes_before) / max(num_bins, 1)
@@ -93,4 +94,4 @@ def _execute(run: Run, statement: str, num_bins: int) -> None:
         else:
             record.committing()
 
-    run_watched(run.spark, lambda: run.spark.sql(statement).collect(), watch)
+    run_watched(run.spark, lambda: spark.sql(statement).collect(), watch)

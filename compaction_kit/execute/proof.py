@@ -149,8 +149,8 @@ def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
     def restored(version: int) -> tuple[int, int]:
         since = run.log.segment().version
         try:
-            with settings(run.spark, "undo", run.plan.id, ANY_VERSION):
-                restore(run.spark, run.table, version)
+            with settings(run.spark, "undo", run.plan.id, ANY_VERSION) as spark:
+                restore(spark, run.table, version)
         except Exception:
             # If only the answer is lost, Delta tries again, and its own commit is in the way.
             if not own_since(since):

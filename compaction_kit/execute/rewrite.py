@@ -70,10 +70,10 @@ class Rewrite(Strategy):
             StalePlanError: The table isn't at the planned version.
             ContentDiffers: The schema was changed just before the transaction began.
         """
-        plan, spark, positions = run.plan, run.spark, _whole_partitions(run.plan)
+        plan, positions = run.plan, _whole_partitions(run.plan)
         is_whole_table = len(positions) == plan.source.snapshot.live.num_rows
-        predicate = None if is_whole_table else partitions_predicate(spark, plan.source, positions)
-        with settings(spark, self.name, plan.id, _CONFS):
+        with settings(run.spark, self.name, plan.id, _CONFS) as spark:
+            predicate = None if is_whole_table else partitions_predicate(spark, plan.source, positions)
             rows = spark.read.format("delta").load(run.table)
             # Always true. But with _metadata Spark doesn't read a table that the session has cached, which
             # may be older than the transaction.

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
@@ -129,14 +130,13 @@ class RestorePlan(Plan):
             ConflictError: Another writer committed at the same time.
             RunFailedError, RunCancelled: The message says what was committed.
         """
-        start, tag = time.monotonic(), uuid.uuid4().hex[:8]
-        handle, spark = self.handle, self.handle.spark
+        start, tag, handle = time.monotonic(), uuid.uuid4().hex[:8], self.handle
         handle.warn_of_commit_risk()
         try:
             # The plan is checked once other runs have released the session.
-            with quiet_errors(), settings(spark, "restore", tag):
+            with quiet_errors(), settings(handle.spark, "restore", tag, {}) as spark:
                 _check(self)
-                run_cancellable(spark, lambda: _commit(self), progress or (lambda: None))
+                run_cancellable(spark, lambda: _commit(self, spark), progress or (lambda: None))
         except (PySparkException, Py4JError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):
@@ -239,9 +239,9 @@ def _check(plan: RestorePlan) -> None:
         raise InvalidArgumentError(f"{obstacle} Nothing was changed.")
 
 
-def _commit(plan: RestorePlan) -> None:
+def _commit(plan: RestorePlan, spark: SparkSession) -> None:
     """Commit what RESTORE commits, without its joins if both versions have the same metadata."""
-    handle, spark = plan.handle, plan.handle.spark
+    handle = plan.handle
     old, new = handle.log.snapshot(plan.target), handle.log.snapshot(plan.version)
     if has_jvm(spark) and len(old.live) + len(new.live) < _MANY_FILES:
         adds, gone = (

@@ -157,9 +157,11 @@ def test_an_own_commit_whose_answer_was_lost_is_no_conflict(
             super().__init__(spark, table)
             self.lost = OptimizeTransaction(spark, table)
 
-        def commit(self, actions: Iterable[str], metrics: Mapping[str, int], where: str | None) -> int:
-            self.lost.commit(actions, metrics, where)
-            return super().commit(actions, metrics, where)
+        def commit(
+            self, spark: SparkSession, actions: Iterable[str], metrics: Mapping[str, int], where: str | None
+        ) -> int:
+            self.lost.commit(spark, actions, metrics, where)
+            return super().commit(spark, actions, metrics, where)
 
     monkeypatch.setattr(strategy, "OptimizeTransaction", Transaction)
     plan, rows = open_table(changed).plan_compaction(), on_disk(changed)

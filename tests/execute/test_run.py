@@ -188,6 +188,35 @@ def test_what_another_writer_appends_is_kept_and_what_it_removes_is_left_out(
         assert result.batches["num_files_added"].to_pylist() == [5, 1]
 
 
+@pytest.mark.parametrize("strategy", ["optimize", pytest.param("rewrite", marks=pytest.mark.nightly)])
+def test_what_another_thread_does_in_the_session_is_its_own(
+    spark: SparkSession, changed: Path, confs: SetConf, strategy: str
+) -> None:
+    settings = {f"{CONF}.minFileSize": "123456", "spark.sql.sources.partitionOverwriteMode": "dynamic"}
+    for key, value in settings.items():
+        confs(key, value)
+    plan = open_table(changed, spark).plan_compaction(where="part <> 'p0002'", min_file_size="1 MiB")
+    seen, found = list[Progress](), dict[str, str | None]()
+
+    def compact_the_rest(progress: Progress) -> None:
+        seen.append(progress)
+        # The first is before anything is run.
+        if len(seen) == 2:
+            found.update({key: spark.conf.get(key) for key in settings})
+            spark.sql(f"OPTIMIZE delta.`{changed}` WHERE part = 'p0002'").collect()
+
+    result = plan.run(strategy=strategy, progress=compact_the_rest)
+    assert found == settings
+    assert (len(result.versions), result.as_planned, result.verified) == (1, True, True)
+    assert result.num_files_removed == plan.num_files_removed
+    (other,) = {5, 6}.difference(result.versions)
+    commits = open_table(changed).log.commits()
+    assert commits["operation"][other].as_py() == "OPTIMIZE"
+    assert commits["user_metadata"][other].as_py() is None
+    # RDDs too go on making DataFrames of the session.
+    assert spark.sparkContext.parallelize([(1,)]).toDF("id INT").sparkSession is spark
+
+
 @pytest.mark.parametrize("strategy", ["optimize", "arrow"])
 def test_a_writer_who_takes_everything_wins(changed: Path, strategy: str) -> None:
     table = open_table(changed)
