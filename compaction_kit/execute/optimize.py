@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from pyspark.sql import SparkSession
 
-from compaction_kit.execute.commits import settings
+from compaction_kit.execute.commits import commits_of, removed_paths, settings
 from compaction_kit.execute.delta import is_conflict
 from compaction_kit.execute.jobs import Watched, run_watched
 from compaction_kit.execute.work import Run, Strategy
@@ -53,9 +53,14 @@ class Optimize(Strategy):
                     _execute(run, spark, statement, num_bins)
                     break
                 except Exception as error:
+                    # Where an answer is lost, Delta takes its own commit for another writer's.
+                    own = commits_of(run.store, plan.id, plan.version) if is_conflict(error) else []
+                    if plan.without(removed_paths(own)).is_empty:
+                        break
                     if not is_conflict(error) or not tries_left:
                         raise
-                    run.record.conflict(error)
+                    if run.log.segment().version > plan.version + len(own):
+                        run.record.conflict(error)
         return {}
 
     def _statement(self, run: Run, condition: str) -> str:

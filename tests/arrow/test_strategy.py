@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
@@ -34,7 +34,6 @@ from tests.execute.test_optimize import assert_done_as_planned
 from tests.folders import data_files
 from tests.handmade import actions_of
 from tests.releases import DELTA, GROUPS_BY_TYPE, since_delta
-from tests.rows import on_disk
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -145,30 +144,6 @@ def test_what_is_removed_meanwhile_is_told_and_left_out(
     assert removed not in folders.live(changed)
     adds = [add for version in result.versions for add in actions_of(changed, version, "add")]
     assert data_files(changed) - files == {changed / add["path"] for add in adds}
-
-
-def test_an_own_commit_whose_answer_was_lost_is_no_conflict(
-    changed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Delta tries again, finds the file there, and takes it for another writer's."""
-
-    class Transaction(OptimizeTransaction):
-        def __init__(self, spark: SparkSession, table: str):
-            super().__init__(spark, table)
-            self.lost = OptimizeTransaction(spark, table)
-
-        def commit(
-            self, spark: SparkSession, actions: Iterable[str], metrics: Mapping[str, int], where: str | None
-        ) -> int:
-            self.lost.commit(spark, actions, metrics, where)
-            return super().commit(spark, actions, metrics, where)
-
-    monkeypatch.setattr(strategy, "OptimizeTransaction", Transaction)
-    plan, rows = open_table(changed).plan_compaction(), on_disk(changed)
-    result = plan.run(strategy="arrow")
-    assert (result.versions, result.conflicts) == ((5,), ())
-    assert_done_by_arrow(changed, plan, result)
-    assert on_disk(changed) == rows
 
 
 @pytest.mark.parametrize("name", ["datetimeRebaseModeInRead", "int96RebaseModeInRead"])

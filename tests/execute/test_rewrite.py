@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable, IdentityGenerator
-from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.functions import broadcast
 
@@ -131,20 +130,6 @@ def test_rows_appended_a_moment_before_it_begins_survive_and_are_told_of(
         result = plan.run(strategy="rewrite")
     assert (result.versions, result.verified, result.as_planned) == ((2,), True, False)
     assert texts(spark, flat) == sorted(str(Row(id=i)) for i in range(70))
-
-
-def test_an_own_commit_whose_answer_was_lost_is_no_conflict(
-    changed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = rewrite.overwrite
-
-    def lose_the_answer(*args: Any) -> None:
-        write(*args)
-        raise PySparkException("[DELTA_CONCURRENT_DELETE_READ] This file was added by an overwrite.")
-
-    monkeypatch.setattr(rewrite, "overwrite", lose_the_answer)
-    plan = open_table(changed).plan_compaction()
-    assert_rewritten(changed, plan, plan.run(strategy="rewrite"), 5)
 
 
 @pytest.mark.nightly
