@@ -5,16 +5,19 @@ import json
 import posixpath
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import RDD
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.lines import commit_actions
 from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
@@ -95,8 +98,9 @@ def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
     found = []
     for file, info, tag, adds, removes in _commits_after(store, since):
         # Over Spark Connect other writes in the same session meanwhile carry the tag too.
-        changes_data = any(action["dataChange"] for action in adds + removes)
-        if tag is None or tag["plan"] != plan_id or not removes or changes_data:
+        is_other = not removes or any(action["dataChange"] for action in adds + removes)
+        is_restore = info.get("operation") == "RESTORE" and tag and tag["strategy"] in ("restore", "undo")
+        if tag is None or tag["plan"] != plan_id or (is_other and not is_restore):
             continue
         version = file.version or 0
         time = info.get("inCommitTimestamp", file.modification_time) / 1000
@@ -179,6 +183,21 @@ def as_add(remove: dict[str, Any]) -> dict[str, Any]:
     names = ("path", "partitionValues", "size", "deletionVector")
     known = {name: remove[name] for name in names if remove.get(name)}
     return {"add": {"partitionValues": {}, "size": 0, "modificationTime": 0, "dataChange": False, **known}}
+
+
+def restored(
+    handle: Handle, strategy: str, plan: str, confs: Mapping[str, str], run: Callable[[SparkSession], object]
+) -> Commit:
+    """Let a function commit a RESTORE with `settings`, and return the commit."""
+    since = handle.log.segment().version
+    try:
+        with settings(handle.spark, strategy, plan, confs) as spark:
+            run(spark)
+    except (PySparkException, Py4JError, OSError):
+        # Where only the answer is lost, Delta tries again, and its own commit is in the way.
+        if not commits_of(handle.store, plan, since):
+            raise
+    return commits_of(handle.store, plan, since)[0]
 
 
 def restore(spark: SparkSession, table: str, version: int) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import reason_of
-from compaction_kit.execute.commits import Commit, has_tag, net_files, restore, settings
+from compaction_kit.execute.commits import Commit, net_files, restore, restored
 from compaction_kit.execute.delta import rows_of
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
@@ -141,24 +141,13 @@ def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
     Returns the latest version that was undone, and the version now.
     """
 
-    def own_since(version: int) -> list[tuple[int, int]]:
-        commits = run.log.commits().to_pylist()
-        later = [one for one in commits if one["version"] > version and one["operation"] == "RESTORE"]
-        return [(one["read_version"], one["version"]) for one in later if has_tag(one["user_metadata"])]
+    def back_to(version: int) -> Commit:
+        back = partial(restore, table=run.table, version=version)
+        return restored(run.handle, "undo", run.plan.id, ANY_VERSION, back)
 
-    def restored(version: int) -> tuple[int, int]:
-        since = run.log.segment().version
-        try:
-            with settings(run.spark, "undo", run.plan.id, ANY_VERSION) as spark:
-                restore(spark, run.table, version)
-        except Exception:
-            # If only the answer is lost, Delta tries again, and its own commit is in the way.
-            if not own_since(since):
-                raise
-        return own_since(since)[-1]
-
-    undone, now = restored(version)
-    return undone, now if undone == last else restored(undone)[1]
+    done = back_to(version)
+    undone = done.read_version
+    return undone, (done if undone == last else back_to(undone)).version
 
 
 def contents(

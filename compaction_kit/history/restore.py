@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
-from compaction_kit.execute.commits import restore, settings
+from compaction_kit.execute.commits import Commit, commits_of, restore, restored
 from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import stale, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
@@ -132,16 +133,20 @@ class RestorePlan(Plan):
         """
         start, tag, handle = time.monotonic(), uuid.uuid4().hex[:8], self.handle
         handle.warn_of_commit_risk()
-        try:
+
+        def commit(spark: SparkSession) -> None:
             # The plan is checked once other runs have released the session.
-            with quiet_errors(), settings(handle.spark, "restore", tag, {}) as spark:
-                _check(self)
-                run_cancellable(spark, lambda: _commit(self, spark), progress or (lambda: None))
+            _check(self)
+            run_cancellable(spark, partial(_commit, self, spark), progress or (lambda: None))
+
+        try:
+            with quiet_errors():
+                done = restored(handle, "restore", tag, {}, commit)
         except (PySparkException, Py4JError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):
             raise RunCancelled(f"The restore was cancelled: {_outcome(self, tag)}.") from None
-        return _result(self, _commits(self, tag)[0], time.monotonic() - start)
+        return _result(self, done, time.monotonic() - start)
 
     summary = explain
 
@@ -267,33 +272,24 @@ def _commit(plan: RestorePlan, spark: SparkSession) -> None:
     restore(spark, handle.uri, plan.target)
 
 
-def _commits(plan: RestorePlan, tag: str) -> list[dict[str, Any]]:
-    commits = plan.handle.log.commits()
-    is_own = pc.ends_with(pc.fill_null(commits["user_metadata"], ""), tag)
-    return commits.filter(is_own).to_pylist()
-
-
 def _outcome(plan: RestorePlan, tag: str) -> str:
-    commits = _commits(plan, tag)
-    if not commits:
-        return "nothing was committed, the table is as it was"
-    return f"version {commits[0]['version']} is committed, with the content of version {plan.target}"
+    for commit in commits_of(plan.handle.store, tag, plan.version):
+        return f"version {commit.version} is committed, with the content of version {plan.target}"
+    return "nothing was committed, the table is as it was"
 
 
-def _result(plan: RestorePlan, commit: dict[str, Any], seconds: float) -> RestoreResult:
-    actions = plan.handle.log.actions(commit["version"])
+def _result(plan: RestorePlan, commit: Commit, seconds: float) -> RestoreResult:
     as_planned = all(
-        sorted(actions.filter(pc.equal(actions["action"], kind))["path"].to_pylist())
-        == sorted(plan.diff.paths(change))
-        for kind, change in (("add", ADDED), ("remove", REMOVED))
+        sorted(file["path"] for file in files) == sorted(plan.diff.paths(change))
+        for files, change in ((commit.adds, ADDED), (commit.removes, REMOVED))
     )
     return RestoreResult(
-        version=commit["version"],
+        version=commit.version,
         restored=plan.target,
-        num_files_added=commit["num_added"],
-        num_files_removed=commit["num_removed"],
-        bytes_added=commit["bytes_added"],
-        bytes_removed=commit["bytes_removed"],
+        num_files_added=len(commit.adds),
+        num_files_removed=len(commit.removes),
+        bytes_added=sum(add["size"] for add in commit.adds),
+        bytes_removed=sum(remove.get("size") or 0 for remove in commit.removes),
         as_planned=as_planned,
         seconds=seconds,
     )

@@ -6,11 +6,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import open_table
+from compaction_kit import interop, open_table
+from compaction_kit.errors import ConflictError, VerificationError
+from compaction_kit.history import restore as restoring
+from tests import folders
 from tests.conftest import CopyOf
-from tests.execute.meanwhile import clustered_table
+from tests.execute.meanwhile import clustered_table, once
 from tests.execute.test_optimize import assert_done_as_planned
+from tests.execute.test_proof import UNDONE, spoil
+from tests.folders import data_files
 from tests.lost_answers import lose_answers
+from tests.refusals import refused
 from tests.rows import on_disk
 
 pytestmark = pytest.mark.spark
@@ -63,6 +69,37 @@ def test_a_purge_takes_its_own_commit_for_done(spark: SparkSession, lived: Path,
     assert (result.verified, result.conflicts) == (True, ())
 
 
+@pytest.mark.parametrize("by_delta", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_restore_takes_its_own_commit_for_done(
+    spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch, by_delta: bool
+) -> None:
+    if by_delta:
+        monkeypatch.setattr(restoring, "commit_restore", lambda *_: False)
+    plan = open_table(changed, spark).plan_restore(2)
+    lose_answers(spark, changed)
+    result = plan.run()
+    assert (result.version, result.restored, result.as_planned) == (5, 2, True)
+    assert (result.num_files_removed, result.bytes_removed) == (
+        plan.diff.num_files_removed,
+        plan.diff.bytes_removed,
+    )
+    assert folders.live(changed) == folders.live(changed, 2)
+    assert open_table(changed).version == 5
+
+
+@pytest.mark.nightly
+def test_an_undo_takes_its_own_commit_for_done(spark: SparkSession, changed: Path) -> None:
+    before, paths, plan = data_files(changed), folders.live(changed), open_table(changed).plan_compaction()
+
+    def act() -> None:
+        spoil(changed, before)
+        lose_answers(spark, changed)
+
+    with pytest.raises(VerificationError, match=UNDONE):
+        plan.run(strategy="rewrite", progress=once("Comparing", act))
+    assert (folders.live(changed), open_table(changed).version) == (paths, 6)
+
+
 @pytest.mark.nightly
 def test_a_vacuum_names_its_commits_each_time_they_were_made(
     spark: SparkSession, changed: Path, confs: Any
@@ -77,3 +114,14 @@ def test_a_vacuum_names_its_commits_each_time_they_were_made(
     assert (result.num_files, result.commits, result.as_planned) == (21, (6, 7, 8), True)
     operations = open_table(changed).log.commits()["operation"].to_pylist()
     assert operations[6:] == ["VACUUM START", "VACUUM START", "VACUUM END"]
+
+
+@pytest.mark.nightly
+def test_a_conversion_is_taken_back(spark: SparkSession, tmp_path: Path) -> None:
+    """On local disks alone, where no answer is lost as over a network."""
+    folder = tmp_path / "plain"
+    spark.range(0, 30, 1, 3).write.parquet(str(folder))
+    plan, before = interop.plan_convert(folder), data_files(folder)
+    lose_answers(spark, folder)
+    refused(plan.run, ConflictError, "and the folder is Parquet as it was")
+    assert (data_files(folder), (folder / "_delta_log").exists()) == (before, False)
