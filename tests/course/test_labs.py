@@ -246,7 +246,7 @@ def test_a_story_is_played_by_a_click_and_stays_played(spark: SparkSession, tmp_
     lab.playing.wait(SECONDS)
     assert not lab.button.disabled
     assert f"{story}: the ADD COLUMN won, the append was refused" in told(lab)
-    assert "ADD COLUMN committed. The ADD COLUMN changed the table's columns" in told(lab)
+    assert "The ADD COLUMN committed. The ADD COLUMN changed the table's columns" in told(lab)
     assert "40 → 40, 0 lost, 0 doubled" in told(lab)
     assert height(lab) == first
     move(lab, story="two compactions")

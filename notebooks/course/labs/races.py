@@ -55,8 +55,8 @@ class RacesLab(Lab):
             outcome = "Playing …" if self.playing.running else "Who wins? Make a guess, then play it."
         else:
             figure = played.plot()
-            winners = " and ".join(played.winners)
-            outcome = f"{winners} committed. {played.why} Rows: {played.rows}."
+            winners = " and the ".join(played.winners)
+            outcome = f"The {winners} committed. {played.why} Rows: {played.rows}."
         lines = [
             scenario.about,
             f"{first.name}, held before its commit: {first.statement}",
