@@ -1,23 +1,12 @@
 """The right answers of the museum's cases, computed from their tables, with their marks."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from course import read_ids
-from course.answers import Answer, Unfinished, rows_of
-
-# What kind of answer is expected, and what computes it, by case; and the marks of each.
-CASES: dict[str, tuple[str, Callable[..., Answer]]] = {}
-MARKS: dict[str, int] = {}
-
-
-def _case(number: int, marks: int, kind: str) -> Callable[[Callable[..., Answer]], None]:
-    def keep(find: Callable[..., Answer]) -> None:
-        CASES[f"museum.{number}"], MARKS[f"museum.{number}"] = (kind, find), marks
-
-    return keep
+from course.answers import Answer, Unfinished, exercise, rows_of
+from course.museum import fields
 
 
 def _parts(right: list[Any], *meanings: Mapping[Any, str]) -> Answer:
@@ -30,21 +19,15 @@ def _parts(right: list[Any], *meanings: Mapping[Any, str]) -> Answer:
     ]
 
 
-def _fields(table: Any, version: int, action: str) -> list[dict[str, Any]]:
-    """Return the actions of one kind in a commit."""
-    rows = table.log.actions(version).to_pylist()
-    return [json.loads(row["fields"])[action] for row in rows if row["action"] == action]
-
-
 def _replacing(table: Any, data_change: bool = False) -> int:
     """Return the first version that replaced files."""
     commits = table.log.commits().to_pylist()
     return next(c["version"] for c in commits if c["num_removed"] and c["data_change"] is data_change)
 
 
-@_case(1, 5, "a number of files")
+@exercise("museum.1", "a number of files", 5)
 def _(table: Any) -> Answer:
-    removed = _fields(table, _replacing(table), "remove")
+    removed = fields(table.path, _replacing(table), "remove")
     gone = [file for file in removed if not (table.path / file["path"]).exists()]
     metrics = (dict(metrics or ()) for metrics in table.log.commits()["metrics"].to_pylist())
     deleted = next(int(found["numDeletedFiles"]) for found in metrics if "numDeletedFiles" in found)
@@ -56,7 +39,7 @@ def _(table: Any) -> Answer:
     ]
 
 
-@_case(2, 5, "a version and a number of rows, such as (8, 900)")
+@exercise("museum.2", "a version and a number of rows, such as (8, 900)", 5)
 def _(table: Any) -> Answer:
     version = _replacing(table)
     before, after = (rows_of(table.files(version=number)) for number in (version - 1, version))
@@ -74,7 +57,7 @@ def _(table: Any) -> Answer:
     )
 
 
-@_case(3, 6, 'a field of an action and a number of rows, such as ("stats", 900)')
+@exercise("museum.3", 'a field of an action and a number of rows, such as ("stats", 900)', 6)
 def _(table: Any) -> Answer:
     version = _replacing(table)
     before, after = (table.files(version=number).to_arrow().to_pylist() for number in (version - 1, version))
@@ -83,7 +66,7 @@ def _(table: Any) -> Answer:
     records, deleted = (
         sum(file[column] for file in kept) for column in ("num_records", "deletion_vector_cardinality")
     )
-    there = {name for action in _fields(table, version, "remove") for name in action}
+    there = {name for action in fields(table.path, version, "remove") for name in action}
     return _parts(
         ["deletionVector", records - deleted],
         dict.fromkeys(there, "the remove actions have this field, and it is right"),
@@ -96,7 +79,7 @@ def _(table: Any) -> Answer:
     )
 
 
-@_case(4, 5, "a factor, such as 2.5")
+@exercise("museum.4", "a factor, such as 2.5", 5)
 def _(table: Any) -> Answer:
     commits = table.log.commits().to_pylist()
     last = max(commit["version"] for commit in commits if commit["operation"] == "OPTIMIZE")
@@ -115,7 +98,7 @@ def _(table: Any) -> Answer:
     ]
 
 
-@_case(5, 5, "a number of files")
+@exercise("museum.5", "a number of files", 5)
 def _(table: Any) -> Answer:
     commits = [row for row in table.log.commits().to_pylist() if row["operation"] == "WRITE"]
     by_spark, others = (
@@ -130,7 +113,7 @@ def _(table: Any) -> Answer:
     ]
 
 
-@_case(6, 4, "two numbers of bytes, today and in eight days, such as (400, 500)")
+@exercise("museum.6", "two numbers of bytes, today and in eight days, such as (400, 500)", 4)
 def _(table: Any) -> Answer:
     today, later = (table.plan_vacuum(at=at).size_bytes for at in (None, datetime.now(UTC) + timedelta(8)))
     live = table.files().size_bytes
@@ -148,7 +131,7 @@ def _(table: Any) -> Answer:
     )
 
 
-@_case(7, 5, "a version of the source and a number of rows, such as (8, 900)")
+@exercise("museum.7", "a version of the source and a number of rows, such as (8, 900)", 5)
 def _(source: Any, sink: Any) -> Answer:
     commits, rows = sink.log.commits().to_pylist(), len({*read_ids(sink.spark, sink.path)})
     delivered = sum(row["records_added"] for row in commits if row["operation"] == "STREAMING UPDATE")
@@ -164,7 +147,7 @@ def _(source: Any, sink: Any) -> Answer:
     )
 
 
-@_case(8, 5, 'an option of the sink and a number of entries, such as ("path", 900)')
+@exercise("museum.8", 'an option of the sink and a number of entries, such as ("path", 900)', 5)
 def _(log: Any) -> Answer:
     counts = log.files["num_entries"].to_pylist()
     files, kept = "it decides about files of the log, and entries stay", "it decides when files of the log go"

@@ -37,27 +37,25 @@ def deliveries(folder: str | Path) -> Path:
     """
     path, now = new_folder(folder, "deliveries"), time.time()
     for number, days in enumerate((30, 29, 28, 27, 0.4, 0.3, 0.2)):
-        before = _parquet(path)
         _append(path, 1_000 * number)
-        for file in (*(_parquet(path) - before), _commit_file(path, number)):
+        for file in (path / fields(path, number, "add")[0]["path"], _commit_file(path, number)):
             os.utime(file, 2 * (now - days * _DAY,))
     for number in range(2):
         # What a writer leaves that is killed before its commit; a vacuum takes it rightly.
         orphan = path / f"part-00000-killed-{number}.snappy.parquet"
-        shutil.copy(min(_parquet(path)), orphan)
+        shutil.copy(min(path.glob("*.parquet")), orphan)
         os.utime(orphan, 2 * (now - 10 * _DAY,))
     deltalake.DeltaTable(path).optimize.compact()
     deltalake.DeltaTable(path).vacuum(full=True, dry_run=False)
-    removed = [path / action["remove"]["path"] for action in _actions(path, 7) if "remove" in action]
+    removed = [path / remove["path"] for remove in fields(path, 7, "remove")]
     early = [file for file in removed if file.stat().st_mtime < now - 7 * _DAY]
     more = {"numFilesToDelete": len(early), "numDeletedFiles": len(early)}
     more["sizeOfDataToDelete"] = sum(file.stat().st_size for file in early)
 
-    def older(action: Action) -> Action:
+    def older(action: Action) -> None:
         metrics = action["commitInfo"]["operationMetrics"]
         metrics |= {name: metrics[name] + count for name, count in more.items() if name in metrics}
         action["commitInfo"]["engineInfo"] = "delta-rs:py-1.5.0"
-        return action
 
     for version in (8, 9):
         _edit(path, version, older)
@@ -77,10 +75,9 @@ def revenue(folder: str | Path) -> Path:
         _append(path, 1_000 * number)
     deltalake.DeltaTable(path).optimize.z_order(["amount"], target_size=10_000)
 
-    def misnamed(action: Action) -> Action:
+    def misnamed(action: Action) -> None:
         if remove := action.get("remove"):
             remove["path"] = f"part-00000-{uuid4()}-c000.snappy.parquet"
-        return action
 
     _edit(path, 3, misnamed)
     _append(path, 3_000, 50)
@@ -103,11 +100,9 @@ def accounts(folder: str | Path, spark: SparkSession) -> Path:
     spark.sql(f"DELETE FROM {name} WHERE id < 100 AND id % 10 = 0")
     spark.sql(f"OPTIMIZE {name}")
 
-    def by_path_alone(action: Action) -> Action:
+    def by_path_alone(action: Action) -> None:
         action.get("remove", {}).pop("deletionVector", None)
-        if "commitInfo" in action:
-            action["commitInfo"]["engineInfo"] = "Trino"
-        return action
+        action.get("commitInfo", {})["engineInfo"] = "Trino"
 
     _edit(written, 3, by_path_alone)
     # In another folder, as Spark remembers the commit by its path. Its checksums are left out.
@@ -217,14 +212,15 @@ def exports(folder: str | Path) -> Path:
     return path
 
 
+def fields(path: Path, version: int, kind: str) -> list[Action]:
+    """Return the actions of one kind in a commit."""
+    return [action[kind] for action in _actions(path, version) if kind in action]
+
+
 def _append(path: Path, first: int, count: int = 1_000) -> None:
     """Append rows by deltalake; their amounts are random, so that they can't be compressed."""
     rows = {"id": np.arange(first, first + count), "amount": np.random.default_rng(first).random(count)}
     deltalake.write_deltalake(path, pa.table(rows), mode="append")
-
-
-def _parquet(path: Path) -> set[Path]:
-    return set(path.glob("*.parquet"))
 
 
 def _commit_file(path: Path, version: int) -> Path:
@@ -235,7 +231,9 @@ def _actions(path: Path, version: int) -> list[Action]:
     return [json.loads(line) for line in _commit_file(path, version).read_text().splitlines()]
 
 
-def _edit(path: Path, version: int, change: Callable[[Action], Action]) -> None:
+def _edit(path: Path, version: int, change: Callable[[Action], None]) -> None:
     """Change each action of a commit."""
-    changed = [json.dumps(change(action)) for action in _actions(path, version)]
-    _commit_file(path, version).write_text("\n".join(changed) + "\n")
+    actions = _actions(path, version)
+    for action in actions:
+        change(action)
+    _commit_file(path, version).write_text("".join(json.dumps(action) + "\n" for action in actions))

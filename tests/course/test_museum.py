@@ -10,7 +10,7 @@ import deltalake
 import nbformat
 import pytest
 from course import museum
-from course.cases import CASES, MARKS
+from course.answers import EXERCISES
 from course.check import check
 from pyspark.sql import SparkSession
 
@@ -74,9 +74,10 @@ NUMBERS = [pytest.param(n, marks=pytest.mark.nightly) if n in BY_NIGHT else n fo
 @pytest.mark.parametrize("number", NUMBERS)
 def test_wrong_answers_get_no_marks_and_a_reason(number: int, tmp_path: Path, spark: SparkSession) -> None:
     exercise = f"museum.{number}"
-    folders, marks = MAKE[number](tmp_path, spark), MARKS[exercise]
+    folders = MAKE[number](tmp_path, spark)
     tables = [sink_log(one) if number == 8 else open_table(one, spark) for one in folders]
-    right, _ = CASES[exercise][1](*tables)
+    _, find, marks = EXERCISES[exercise]
+    right, _ = find(*tables)
     assert repr(check(exercise, right, *tables)) == f"Right. {marks} of {marks} marks."
     for answer, meaning in WRONG[number](right).items():
         shown = check(exercise, answer, *tables)
@@ -114,8 +115,7 @@ def test_each_case_has_a_check_a_folded_story_a_solution_and_marks() -> None:
     titles = {cell["id"]: cell.source.splitlines()[0] for cell in solved}
     lecturers = (ROOT / "docs" / "book" / "lecturers.md").read_text(encoding="utf-8")
     marks = dict(re.findall(r"(?m)^\| (\d) [^|]*\|.*\| (\d) \|$", lecturers))
-    assert [*CASES] == [f"museum.{number}" for number in range(1, 9)]
-    assert sum(MARKS.values()) == 40
+    assert sum(marks for _, _, marks in EXERCISES.values()) == 40
     for number in range(1, 9):
         place = text[f"check-{number}"].splitlines()
         assert place[0] == "# Solution goes here"
@@ -123,4 +123,4 @@ def test_each_case_has_a_check_a_folded_story_a_solution_and_marks() -> None:
         assert place[2].startswith(f'checked_{number} = check("museum.{number}", answer_{number}, ')
         assert text[f"story-{number}"].startswith("<details><summary>What happened")
         assert text[f"case-{number}"].splitlines()[0] == titles[f"case-{number}"]
-        assert marks[str(number)] == str(MARKS[f"museum.{number}"])
+        assert marks[str(number)] == str(EXERCISES[f"museum.{number}"][2])
