@@ -21,14 +21,9 @@ _NONE = range(0)
 
 @dataclass(frozen=True)
 class Writer:
-    """One of the two writers.
+    """One of the two writers: its statement, with {table}, and the ids of the rows that it adds and removes.
 
-    Attributes:
-        name: The name in the story.
-        statement: The SQL or Python that it runs, with {table} in place of the table.
-        adds: The ids of the rows that it adds.
-        removes: The ids of the rows that it removes.
-        is_python: Whether the statement is Python, in which `spark` and the `rows` to add exist.
+    A statement is SQL, or else Python in which `spark` and the `rows` to add exist.
     """
 
     name: str
@@ -55,13 +50,13 @@ class Scenario:
     """Two concurrent writers: the first begins first and commits last, the second commits in between."""
 
     name: str
-    about: str
     first: Writer
     second: Writer
+    about: str
 
 
 def make_table(spark: SparkSession, folder: Path) -> None:
-    """Write the table with which every scenario begins: columns id and p, partitioned by p."""
+    """Write the table with which every scenario begins, with the columns id and p, partitioned by p."""
     rows = spark.range(0, NUM_ROWS, 1, NUM_FILES).selectExpr("id", "IF(id < 20, 'a', 'b') AS p")
     writer = rows.write.format("delta").partitionBy("p")
     # The session may have another default for new tables.
@@ -133,59 +128,47 @@ def _insert(name: str, into: str, ids: range, removes: range = _NONE) -> Writer:
     return Writer(name, f"INSERT {into} {{table}} {rows}", ids, removes)
 
 
-def _twice(writer: Writer) -> tuple[Writer, Writer]:
-    return replace(writer, name=f"first {writer.name}"), replace(writer, name=f"second {writer.name}")
+def _twice(writer: Writer, about: str) -> tuple[Writer, Writer, str]:
+    return replace(writer, name=f"first {writer.name}"), replace(writer, name=f"second {writer.name}"), about
 
 
 _APPEND = _insert("append", "INTO", range(100, 110))
+_FIRST, _SECOND = replace(_APPEND, name="first append"), _insert("second append", "INTO", range(200, 210))
+_OVERWRITE = _insert("overwrite", "OVERWRITE", range(200, 210), removes=range(200))
 _DELETE = Writer("delete", "DELETE FROM {table} WHERE id < 5", removes=range(5))
 _DELETE_IN_A = Writer("delete in a", "DELETE FROM {table} WHERE p = 'a' AND id < 5", removes=range(5))
 _DELETE_IN_B = Writer("delete in b", "DELETE FROM {table} WHERE p = 'b' AND id >= 35", removes=range(35, 40))
 _COMPACTION = Writer("compaction", "OPTIMIZE {table}")
 _COMPACTION_OF_A = Writer("compaction of a", "OPTIMIZE {table} WHERE p = 'a'")
-_BATCH = 'rows.write.format("delta").mode("append").options(txnAppId="feed", txnVersion="0").save({table})'
-_REWRITE = (
+_ADD_COLUMN = Writer("ADD COLUMN", "ALTER TABLE {table} ADD COLUMN note STRING")
+_RUN = 'rows.write.format("delta").mode("append").options(txnAppId="feed", txnVersion="0").save({table})'
+_REWRITE = Writer(
+    "rewrite",
     'spark.read.format("delta").load({table}).repartition(1)'
-    '.write.format("delta").mode("overwrite").option("dataChange", "false").save({table})'
+    '.write.format("delta").mode("overwrite").option("dataChange", "false").save({table})',
+    is_python=True,
 )
-_WRITERS = {
-    "append": _APPEND,
-    "delete": _DELETE,
-    "compaction": _COMPACTION,
-    "overwrite": _insert("overwrite", "OVERWRITE", range(200, 210), removes=range(200)),
-    "rewrite": Writer("rewrite", _REWRITE, is_python=True),
-    "ADD COLUMN": Writer("ADD COLUMN", "ALTER TABLE {table} ADD COLUMN note STRING"),
-}
-# The scenarios whose names are not "first with second".
-_PAIRS = {
-    "append with append": (_twice(_APPEND)[0], _insert("second append", "INTO", range(200, 210))),
-    "one batch by two runs": _twice(Writer("run", _BATCH, range(100, 110), is_python=True)),
-    "two deletes of the same rows": _twice(_DELETE),
-    "two deletes in two partitions": (_DELETE_IN_A, _DELETE_IN_B),
-    "compaction with delete elsewhere": (_COMPACTION_OF_A, _DELETE_IN_B),
-    "two compactions": _twice(_COMPACTION),
-}
+_SAME_ROWS = "Two people delete the same rows; each writes the other rows of the file again."
+_SAME_BATCH = "A stream was started twice, and both runs write the same batch."
+_APART = "Two people delete rows in different partitions, which their predicates name."
+_TOO_LATE = "Rows are deleted in files that OPTIMIZE has rewritten but not committed yet."
+_ELSEWHERE = "Rows are deleted in one partition during OPTIMIZE of the other."
 _OWN_ROWS = "while the table is overwritten with its own rows, with dataChange=false."
-_ABOUT = {
-    "append with append": "Two feeds append rows at the same time.",
-    "one batch by two runs": "A stream was started twice, and both runs write the same batch.",
-    "two deletes of the same rows": "Two people delete the same rows; each writes the other rows of the file "
-    "again.",
-    "two deletes in two partitions": "Two people delete rows in different partitions, which their predicates "
-    "name.",
-    "compaction with append": "Rows are appended during OPTIMIZE.",
-    "compaction with delete": "Rows are deleted in files that OPTIMIZE has rewritten but not committed yet.",
-    "compaction with delete elsewhere": "Rows are deleted in one partition during OPTIMIZE of the other.",
-    "delete with compaction": "OPTIMIZE commits during a delete.",
-    "two compactions": "Two jobs compact the same files.",
-    "compaction with ADD COLUMN": "The table gets a column during OPTIMIZE.",
-    "append with ADD COLUMN": "The table gets a column during an append.",
-    "overwrite with append": "Rows are appended during an overwrite.",
-    "delete with append": "Rows are appended during a delete.",
-    "rewrite with append": f"Rows are appended {_OWN_ROWS}",
-    "rewrite with delete": f"Rows are deleted {_OWN_ROWS}",
+_MEETINGS = {
+    "append with append": (_FIRST, _SECOND, "Two feeds append rows at the same time."),
+    "one batch by two runs": _twice(Writer("run", _RUN, range(100, 110), is_python=True), _SAME_BATCH),
+    "two deletes of the same rows": _twice(_DELETE, _SAME_ROWS),
+    "two deletes in two partitions": (_DELETE_IN_A, _DELETE_IN_B, _APART),
+    "compaction with append": (_COMPACTION, _APPEND, "Rows are appended during OPTIMIZE."),
+    "compaction with delete": (_COMPACTION, _DELETE, _TOO_LATE),
+    "compaction with delete elsewhere": (_COMPACTION_OF_A, _DELETE_IN_B, _ELSEWHERE),
+    "delete with compaction": (_DELETE, _COMPACTION, "OPTIMIZE commits during a delete."),
+    "two compactions": _twice(_COMPACTION, "Two jobs compact the same files."),
+    "compaction with ADD COLUMN": (_COMPACTION, _ADD_COLUMN, "The table gets a column during OPTIMIZE."),
+    "append with ADD COLUMN": (_APPEND, _ADD_COLUMN, "The table gets a column during an append."),
+    "overwrite with append": (_OVERWRITE, _APPEND, "Rows are appended during an overwrite."),
+    "delete with append": (_DELETE, _APPEND, "Rows are appended during a delete."),
+    "rewrite with append": (_REWRITE, _APPEND, f"Rows are appended {_OWN_ROWS}"),
+    "rewrite with delete": (_REWRITE, _DELETE, f"Rows are deleted {_OWN_ROWS}"),
 }
-SCENARIOS = {
-    name: Scenario(name, about, *(_PAIRS.get(name) or map(_WRITERS.__getitem__, name.split(" with "))))
-    for name, about in _ABOUT.items()
-}
+SCENARIOS = {name: Scenario(name, *meeting) for name, meeting in _MEETINGS.items()}
