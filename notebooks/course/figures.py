@@ -33,22 +33,15 @@ _ROWS_READ: dict[str, style.Look] = {
     "again, from compacted files": (SMALL, SMALL_HATCH),
     "missed": (LOST, "xxx"),
 }
-# White edges separate neighbours; what is removed is all edge.
-_LOG_FILES = {
-    "a reader needs it": (LIVE, "", "white"),
-    "kept, not needed": (TOMBSTONED, "", "white"),
-    "removed": ("none", "...", TOMBSTONED),
-}
+# Of files of a sink's log. White edges separate neighbours; what is removed is all edge.
+LOG_STATES = ("a reader needs it", "kept, not needed", "removed")
+_LOG_LOOKS = ((LIVE, "", "white"), (TOMBSTONED, "", "white"), ("none", "...", TOMBSTONED))
+MOST_BATCHES = 60
 # The lanes of two writers, and where in the order of time, which is not to scale, each thing is.
 _FIRST, _LOG, _SECOND, _HALF = 2.0, 1.0, 0.0, 0.17
 _BEGINS, _JOINS, _COMMITS, _TRIES, _CHECKED = 0.0, 0.9, 2.5, 3.3, 4.7
 _RETRIES, _RECHECKED, _END = 5.5, 6.8, 9.4
 _PAUSED, _VERSION = "#BBD7EA", "#EEEEEE"
-
-
-def _finish(axis: Axes, grid: str) -> None:
-    style.calm(axis, grid)
-    axis.tick_params(labelsize=9)
 
 
 def waiting(tables: Mapping[str, tuple[int, float]]) -> Chart:
@@ -69,15 +62,14 @@ def waiting(tables: Mapping[str, tuple[int, float]]) -> Chart:
     axis.set_xscale("log")
     axis.set_xlim(_SHORTEST, _LONGEST)
     ends = [max(seconds, _SHORTEST) for _, seconds in tables.values()]
-    axis.barh(list(texts), ends, 0.7, left=_SHORTEST, color=[*[LIVE] * (len(texts) - 1), NEW])
+    colours = [*[LIVE] * (len(texts) - 1), NEW]
+    axis.barh(range(len(texts)), [end - _SHORTEST for end in ends], 0.7, left=_SHORTEST, color=colours)
     for row, (end, text) in enumerate(zip(ends, texts.values(), strict=True)):
-        style.note(axis, text, (end, row), va="center", fontsize=9)
+        style.note(axis, text, (end, row), va="center")
     axis.set_xticks(list(_TICKS), list(_TICKS.values()))
     axis.minorticks_off()
-    axis.invert_yaxis()
     axis.set_xlabel("until all files are open")
-    _finish(axis, "x")
-    axis.tick_params(axis="y", length=0)
+    style.rows(axis, list(texts))
     return figure
 
 
@@ -110,14 +102,14 @@ def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version
         style.boxes(below, sides, (colour, ""), "white", 0.6)
     for axis in (above, below):
         axis.axvline(version, color=INK, linewidth=1, linestyle="--")
-        _finish(axis, "x")
+        style.calm(axis, "x")
     above.set(ylabel="data files", xlim=(-0.5, latest + 0.5), ylim=(max(len(lives), 1), 0))
     style.count_ticks(above.yaxis)
     below.set(xlabel="version", ylim=(len(_LOG_KINDS) - 0.5, -0.5))
     below.set_yticks(range(len(_LOG_KINDS)), [f"{kind}s" for kind in _LOG_KINDS])
     below.xaxis.set_major_locator(MaxNLocator(15, integer=True))
     looks = {"live, or read for it": (LIVE, ""), "not": (PALE, "")}
-    style.legend(figure, "outside upper right", looks, fontsize=9)
+    style.legend(figure, "outside upper right", looks)
     return figure
 
 
@@ -146,13 +138,13 @@ def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
         piece = looks.get(outcome, "this file") if known else "this file"
         axis.bar(number, size, 0.86, bottom=base, **style.fill(_PIECES[piece]))
     axis.axhline(max_file_size, color=INK, linestyle="--", linewidth=1)
-    style.note(axis, f"a bin is full: {format_size(max_file_size)}", (0.5, max_file_size), (0, 3), fontsize=9)
+    style.note(axis, f"a bin is full: {format_size(max_file_size)}", (0.5, max_file_size), (0, 3))
     axis.set(xlabel="file, in the order of packing", xlim=(0.4, len(steps) + 0.6))
     axis.set_ylim(0, 1.2 * max(max_file_size, sizes.max(initial=1)))
     style.size_ticks(axis.yaxis, axis.get_ylim()[1], 6)
     style.count_ticks(axis.xaxis)
-    _finish(axis, "y")
-    style.legend(figure, "outside lower right", _PIECES, fontsize=9)
+    style.calm(axis, "y")
+    style.legend(figure, "outside lower right", _PIECES)
     return figure
 
 
@@ -166,67 +158,74 @@ def held_before(steps: pa.Table) -> list[int]:
     return before
 
 
-def log_files(files: pa.Table, num_batches: int, num_compactions: int, finding: str) -> Chart:
+def log_files(files: pa.Table, interval: int) -> Chart:
     """The batches whose entries each file of a log holds: a row for the batches' own files, one a compaction.
 
     Args:
-        files: One row per file, in order: name, first and batch (int64, the first and the last batch whose
-            entries it holds), state ("a reader needs it", "kept, not needed" or "removed").
-        num_batches, num_compactions: What the axes have room for.
-        finding: The title.
+        files: What `labs.sink_log.log_files` returns.
+        interval: The batches from one compaction to the next.
     """
-    figure = style.chart(style.LAB_WIDTH, 3.2, finding)
-    axis = figure.subplots()
     first, batch = files["first"].to_numpy(), files["batch"].to_numpy()
     states, names = np.array(files["state"].to_pylist(), str), np.array(files["name"].to_pylist(), str)
+    needed, removed = (int((states == state).sum()) for state in (LOG_STATES[0], LOG_STATES[2]))
+    written = format_count(len(files), "file")
+    left = f"{len(files) - removed} of {written} left, a reader needs {needed}"
+    figure = style.chart(style.LAB_WIDTH, 3.2, f"After batch {len(files) - 1}: {left}")
+    axis = figure.subplots()
     compacted = np.char.endswith(names, ".compact")
     rows = np.where(compacted, np.cumsum(compacted), 0)
     handles = []
-    for state, (colour, hatch, edge) in _LOG_FILES.items():
+    for state, (colour, hatch, edge) in zip(LOG_STATES, _LOG_LOOKS, strict=True):
         sides = [side[states == state] for side in (first - 0.5, batch + 0.5, rows + 0.1, rows + 0.9)]
         style.boxes(axis, sides, (colour, hatch), edge, 0.6)
         handles.append(Patch(label=state, facecolor=colour, hatch=hatch, edgecolor=edge))
+    num_compactions = MOST_BATCHES // interval
     step = -(-(num_compactions + 1) // _MOST_LABELS)
     labels = ["batches' own files", *names[compacted]]
     axis.set_yticks(np.arange(len(labels))[::step] + 0.5, labels[::step])
-    axis.set(xlabel="batches whose entries the file holds", xlim=(-0.5, num_batches - 0.5))
+    axis.set(xlabel="batches whose entries the file holds", xlim=(-0.5, MOST_BATCHES - 0.5))
     axis.set_ylim(num_compactions + 1, 0)
     style.count_ticks(axis.xaxis)
     style.calm(axis, "x")
-    axis.tick_params(axis="y", length=0, labelsize=9)
-    style.legend(figure, "outside lower left", handles=handles, ncols=len(handles), fontsize=9)
+    style.legend(figure, "outside lower left", handles=handles, ncols=len(handles))
     return figure
 
 
-def manifest_rows(groups: pa.Table, generated: int, finding: str) -> Chart:
+def manifest_rows(groups: pa.Table, generated: int) -> Chart:
     """The rows that a reader of a manifest gets of each group of files: once, twice, or not at all.
 
     Args:
-        groups: One row per group: name, num_rows (int64, what the table has), old_rows and new_rows (int64,
-            read from files before and after their compaction).
-        generated: The number of groups on the left of the line at which the manifest was made.
-        finding: The title.
+        groups: What `labs.manifest.read_manifest` returns.
+        generated: The number of batches that were committed before the manifest was made.
     """
-    total, old, new = (groups[name].to_numpy() for name in ("num_rows", "old_rows", "new_rows"))
-    both = np.minimum(old, new)
-    figure = style.chart(style.LAB_WIDTH, 3.2, finding)
+    total, old, new, gone = (groups[name].to_numpy() for name in groups.column_names[1:])
+    both, missed = np.minimum(old, new), total - np.maximum(old, new)
+    found = {
+        f"{format_count(int(gone.sum()), 'file')} of the list gone": gone.sum(),
+        f"{both.sum():,} rows read twice": both.sum(),
+        f"{missed.sum():,} rows missed": missed.sum(),
+    }
+    names = [style.short(name) for name in groups["name"].to_pylist()]
+    num_batches = sum(name.startswith("batch") for name in names)
+    what = ", ".join(text for text, count in found.items() if count) or "each row is read once"
+    title = f"GENERATE after {generated} of {num_batches} batches: {what}"
+    figure = style.chart(style.LAB_WIDTH, 3.2, title)
     axis = figure.subplots()
     top, places = np.zeros(len(total)), np.arange(len(total))
-    parts = (new, old - both, both, total - np.maximum(old, new))
-    for look, counts in zip(_ROWS_READ.values(), parts, strict=True):
+    for look, counts in zip(_ROWS_READ.values(), (new, old - both, both, missed), strict=True):
         axis.bar(places, counts, 0.8, top, linewidth=0, **style.fill(look))
         top = top + counts
     most = max(top.max(initial=0), 2 * total.max(initial=0), 1)
-    axis.axvline(generated - 0.5, color=INK, linewidth=1, linestyle="--")
-    style.note(axis, "GENERATE", (generated - 0.5, most * 1.16), va="top", annotation_clip=False)
-    names = [style.short(name) for name in groups["name"].to_pylist()]
+    line = generated + ("not compacted" in names) - 0.5
+    axis.axvline(line, color=INK, linewidth=1, linestyle="--")
+    style.note(axis, "GENERATE", (line, most * 1.16), va="top", annotation_clip=False)
     step = -(-len(names) // _MOST_NAMES)
     axis.set_xticks(places[::step], names[::step])
     axis.set(ylabel="rows read", xlim=(-0.6, len(total) - 0.4), ylim=(0, most * 1.18))
     style.count_ticks(axis.yaxis, 5)
     style.calm(axis, "y")
-    axis.tick_params(axis="x", length=0, labelsize=9)
-    style.legend(figure, "outside lower left", _ROWS_READ, fontsize=9)
+    axis.tick_params(axis="x", length=0)
+    style.legend(figure, "outside lower left", _ROWS_READ)
     return figure
 
 
@@ -240,51 +239,46 @@ def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception:
         title: The finding.
         exception: The first writer's exception; None if it committed.
     """
-    rows = attempts.to_pylist()
+    rows, sentences = attempts.to_pylist(), []
     first = [row for row in rows if row["writer"] == names[0]]
     second = next(row for row in rows if row["writer"] == names[1])
-    sentences = []
     for row in rows:
         tried = "tried no commit" if row["version"] is None else f"tried to commit version {row['version']}"
         sentences.append(f"{row['writer']} read version {row['read_version']}, {tried}: {row['outcome']}")
     figure = style.chart(style.LAB_WIDTH, 2.9, title, *sentences)
     axis = figure.subplots()
+    taken, last, end = first[0]["version"], first[-1], _CHECKED
     _box(axis, _FIRST, _BEGINS, _JOINS, LIVE, "at work")
     _box(axis, _FIRST, _JOINS, _TRIES, _PAUSED, "held before its commit")
-    _read(axis, _FIRST, _BEGINS, first[0])
+    _box(axis, _FIRST, _TRIES, _CHECKED, SMALL, f"conflict check\nof version {taken}")
     _box(axis, _SECOND, _JOINS, _COMMITS, LIVE, "at work")
-    _read(axis, _SECOND, _JOINS, second)
-    _commit(axis, _SECOND, _COMMITS, second)
-    taken, last, end = first[0]["version"], first[-1], _CHECKED
+    _move(axis, _FIRST, _BEGINS, f"reads {first[0]['read_version']}")
+    _move(axis, _SECOND, _JOINS, f"reads {second['read_version']}")
+    _move(axis, _SECOND, _COMMITS, f"commits {second['version']}")
     _arrow(axis, _TRIES, _FIRST, _LOG, SMALL)
     _note(axis, _TRIES - 0.06, 1.5, f"tries {taken}:\ntaken", SMALL, ha="right")
-    _box(axis, _FIRST, _TRIES, _CHECKED, SMALL, f"conflict check\nof version {taken}")
     if last["outcome"] == "unknown":
         axis.text(_CHECKED + 0.2, _FIRST, "?", va="center", fontsize=16, fontweight="bold", color=INK)
     elif first[0]["outcome"] == "taken":
         _note(axis, _CHECKED - 0.06, 1.5, "no conflict", NEW, ha="right")
     elif len(first) > 1:
-        _cross(axis, _CHECKED)
-        _note(axis, _CHECKED + 0.25, _FIRST - 0.33, "conflict", LOST, ha="center")
-        _read(axis, _FIRST, _RETRIES, last)
+        _refuse(axis, _CHECKED, "conflict", ha="center")
+        _move(axis, _FIRST, _RETRIES, f"reads {last['read_version']}")
         end, found = _RECHECKED, last["outcome"] == "committed"
         text = f"looks again: its\nfiles are {'there' if found else 'gone'}"
         _box(axis, _FIRST, _RETRIES, end, LIVE if found else TOMBSTONED, text)
     starts = {second["read_version"]: -0.3, second["version"]: _COMMITS}
     if last["outcome"] == "committed":
-        _commit(axis, _FIRST, end, last)
+        _move(axis, _FIRST, end, f"commits {last['version']}")
         starts[last["version"]] = end
     elif last["outcome"] != "unknown":
-        _cross(axis, end)
-        _note(axis, end + 0.12, _FIRST - 0.36, style.short(exception or "refused"), LOST, fontweight="bold")
+        _refuse(axis, end, style.short(exception or "refused"), fontweight="bold")
     for (version, start), stop in zip(starts.items(), [*list(starts.values())[1:], _END - 0.1], strict=True):
-        corner, width = (start, _LOG - _HALF), stop - start
-        axis.add_patch(Rectangle(corner, width, 2 * _HALF, facecolor=_VERSION, edgecolor="white", lw=2))
+        _box(axis, _LOG, start, stop, _VERSION, "")
         axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=style.ON_LIGHT)
+    axis.set(xlim=(-0.4, _END), ylim=(-0.3, 2.3), xticks=[])
     lanes = [style.short(names[0]), "the log", style.short(names[1])]
-    axis.set(xlim=(-0.4, _END), ylim=(-0.3, 2.3))
     axis.set_yticks([_FIRST, _LOG, _SECOND], lanes, fontsize=9, color=INK)
-    axis.set_xticks([])
     axis.set_xlabel("order of time →", fontsize=9, color=INK, loc="right")
     axis.tick_params(axis="y", length=0)
     axis.spines[:].set_visible(False)
@@ -294,35 +288,28 @@ def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception:
 def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: str) -> None:
     corner, width = (start, lane - _HALF), end - start
     axis.add_patch(Rectangle(corner, width, 2 * _HALF, facecolor=colour, edgecolor="white"))
-    ink = style.ON_DARK if colour in (LIVE, TOMBSTONED) else style.ON_LIGHT
-    middle = (start + end) / 2
+    ink, middle = style.ON_DARK if colour in (LIVE, TOMBSTONED) else style.ON_LIGHT, (start + end) / 2
     axis.text(middle, lane, text, ha="center", va="center", fontsize=8.25, color=ink, linespacing=0.95)
 
 
-def _read(axis: Axes, lane: float, x: float, row: Mapping[str, Any]) -> None:
-    _arrow(axis, x, _LOG, lane, TOMBSTONED, linestyle=":")
-    _note(axis, x + 0.07, (lane + _LOG) / 2, f"reads {row['read_version']}", INK)
+def _move(axis: Axes, lane: float, x: float, text: str) -> None:
+    """Draw that the writer of a lane reads or commits a version."""
+    if text.startswith("reads"):
+        _arrow(axis, x, _LOG, lane, TOMBSTONED, ":")
+        _note(axis, x + 0.07, (lane + _LOG) / 2, text, INK)
+    else:
+        _arrow(axis, x, lane, _LOG, NEW)
+        _note(axis, x + 0.07, (lane + _LOG) / 2, text, NEW, fontweight="bold")
 
 
-def _commit(axis: Axes, lane: float, x: float, row: Mapping[str, Any]) -> None:
-    _arrow(axis, x, lane, _LOG, NEW)
-    _note(axis, x + 0.07, (lane + _LOG) / 2, f"commits {row['version']}", NEW, fontweight="bold")
-
-
-def _cross(axis: Axes, x: float) -> None:
+def _refuse(axis: Axes, x: float, text: str, **look: Any) -> None:
     axis.plot([x + 0.25], [_FIRST], marker="X", markersize=12, color=LOST, markeredgecolor="white")
+    _note(axis, x + (0.25 if "ha" in look else 0.12), _FIRST - 0.35, text, LOST, **look)
 
 
-def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, linestyle: str = "-") -> None:
+def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, line: str = "-") -> None:
     inset = _HALF if end > start else -_HALF
-    look = {
-        "arrowstyle": "-|>",
-        "color": colour,
-        "linestyle": linestyle,
-        "lw": 1.4,
-        "shrinkA": 0,
-        "shrinkB": 0,
-    }
+    look = {"arrowstyle": "-|>", "color": colour, "ls": line, "lw": 1.4, "shrinkA": 0, "shrinkB": 0}
     axis.annotate("", (x, end - inset), (x, start + inset), arrowprops=look)
 
 

@@ -60,7 +60,7 @@ def test_the_files_of_a_log_are_drawn_as_spans_of_batches_in_rows_that_stay() ->
     states = ["removed", "kept, not needed", *["a reader needs it"] * 2]
     names = ["0", "1", "2.compact", "3"]
     files = pa.table({"name": names, "first": [0, 1, 0, 3], "batch": range(4), "state": states})
-    figure = figures.log_files(files, 12, 4, "Two are needed")
+    figure = figures.log_files(files, 12)
     axis = figure.axes[0]
     drawn = [
         {str(np.round(path.get_extents().extents, 1).tolist()) for path in boxes.get_paths()}
@@ -72,23 +72,28 @@ def test_the_files_of_a_log_are_drawn_as_spans_of_batches_in_rows_that_stay() ->
         {"[-0.5, 0.1, 0.5, 0.9]"},
     ]
     assert [label.get_text() for label in axis.get_yticklabels()] == ["batches' own files", "2.compact"]
-    assert (axis.get_xlim(), axis.get_ylim()) == ((-0.5, 11.5), (5, 0))
-    assert str(figure.get_label()) == "Two are needed"
+    assert (axis.get_xlim(), axis.get_ylim()) == ((-0.5, 59.5), (6, 0))
+    assert str(figure.get_label()) == "After batch 3: 3 of 4 files left, a reader needs 2"
 
 
 def test_rows_of_a_manifest_are_drawn_by_where_they_are_from() -> None:
     counts = {"num_rows": [10, 20, 30, 5], "old_rows": [0, 20, 30, 0], "new_rows": [10, 0, 30, 0]}
+    counts["num_gone"] = [0, 0, 0, 0]
     groups = pa.table({"name": ["batch 1", "batch 2", "batch 3", "appended"]} | counts)
-    figure = figures.manifest_rows(groups, 1, "30 twice")
+    figure = figures.manifest_rows(groups, 1)
     axis = figure.axes[0]
     # Live, compacted, twice and missed.
     heights = [[bar.get_height() for bar in container] for container in axis.containers]
     assert heights == [[10, 0, 30, 0], [0, 20, 0, 0], [0, 0, 30, 0], [0, 0, 0, 5]]
     assert np.array_equal(axis.lines[0].get_xdata(), [0.5, 0.5])
-    assert str(figure.get_label()) == "30 twice"
+    assert "30 rows read twice, 5 rows missed" in str(figure.get_label())
 
 
 def test_a_wait_has_a_scale_of_its_own() -> None:
     drawn = [figures.waiting({"a": (1, seconds), "b": (1, 0.0)}) for seconds in (0.0, 1.0, 1e9)]
     assert len({figure.axes[0].get_xlim() for figure in drawn}) == 1
+    # No wait has no bar, which its text would be on.
+    bars = [figure.axes[0].patches for figure in drawn[:2]]
+    ends = [[one.get_path().get_extents(one.get_patch_transform()).x1 for one in each] for each in bars]
+    assert np.allclose(ends, [[0.001, 0.001], [1.0, 0.001]])
     assert "A: 1 file, 11,574 days until open" in str(drawn[-1].get_label())

@@ -8,12 +8,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from course.labs.sink_log import KEPT, NEEDED, REMOVED, LogFiles
+from course.labs.sink_log import KEPT, NEEDED, REMOVED, log_files
 
 from compaction_kit import sink_log
 from compaction_kit.sinklog.policy import Policy
 from compaction_kit.times import millis
 from tests.sinklog.streams import make_log, names_after
+
+
+def names(policy: Policy, batch: int, *states: str) -> list[str]:
+    """The names of the log's files in these states, after a batch."""
+    return [one["name"] for one in log_files(policy, batch).to_pylist() if one["state"] in states]
 
 
 @pytest.mark.parametrize(("interval", "retained", "delay"), [(3, 2, 0), (4, 5, 0), (3, 2, 7)])
@@ -28,9 +33,8 @@ def test_files_are_left_as_a_projection_says(
     log = sink_log(tmp_path / "_spark_metadata", policy=policy)
     projected = log.project(30, seconds_between=60)
     for batch in range(1, 30):
-        model = LogFiles(policy, batch)
-        assert model.names(NEEDED, KEPT) == names_after(log, projected, batch), batch
+        assert names(policy, batch, NEEDED, KEPT) == names_after(log, projected, batch), batch
         last = max(done for done in range(-1, batch + 1) if (done + 1) % interval == 0)
         needed = [f"{last}.compact"] if last >= 0 else []
-        assert model.names(NEEDED) == [*needed, *map(str, range(last + 1, batch + 1))], batch
-    assert LogFiles(policy, 29).names(REMOVED)
+        assert names(policy, batch, NEEDED) == [*needed, *map(str, range(last + 1, batch + 1))], batch
+    assert names(policy, 29, REMOVED)

@@ -1,17 +1,12 @@
 """Lesson 09's lab: what a reader gets of a manifest that was generated during a compaction."""
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 
 from compaction_kit.plan.plan import BinPlan
-from compaction_kit.text import format_count
 from course import figures
 from course.lab import Choice, Finding, Lab, Steps
 
-_STAYS = "not compacted"
 # What happens after the compaction, as arguments of `read_manifest` that are true.
 _THEN: dict[str, tuple[str, ...]] = {
     "nothing more": (),
@@ -19,68 +14,13 @@ _THEN: dict[str, tuple[str, ...]] = {
     "VACUUM deletes the compacted files": ("vacuumed",),
     "they are added, then VACUUM deletes": ("by_hand", "vacuumed"),
 }
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a reader of a manifest gets after the compaction.
-
-    Attributes:
-        generated: The number of batches that were committed before GENERATE.
-        num_batches: The number of all batches.
-        groups: One row per group of files: name (string: "not compacted", "batch 1" …, "appended"), num_rows
-            (int64, what the table has), old_rows and new_rows (int64, read from files before and after
-            their compaction).
-        num_gone: The listed files that are no longer on disk: a reader fails, unless it ignores them.
-    """
-
-    generated: int
-    num_batches: int
-    groups: pa.Table
-    num_gone: int
-
-    @property
-    def num_rows(self) -> int:
-        """The rows that are read."""
-        return sum(row["old_rows"] + row["new_rows"] for row in self.groups.to_pylist())
-
-    @property
-    def twice(self) -> int:
-        """The rows that are read from files before and after their compaction."""
-        return sum(min(row["old_rows"], row["new_rows"]) for row in self.groups.to_pylist())
-
-    @property
-    def missed(self) -> int:
-        """The rows that are not read."""
-        rows = self.groups.to_pylist()
-        return sum(row["num_rows"] - max(row["old_rows"], row["new_rows"]) for row in rows)
-
-    def explain(self) -> str:
-        """Say what the reader gets, and from which files."""
-        total, old = (pc.sum(self.groups[name]).as_py() for name in ("num_rows", "old_rows"))
-        lines = [f"The table has {total:,} rows, and the reader gets {self.num_rows:,}."]
-        if old:
-            lines.append(f"{old:,} of them are from files that were compacted, which VACUUM will delete.")
-        if self.num_gone:
-            lines.append("A reader fails at a missing file; one that ignores missing files gets these rows.")
-        return " ".join(lines)
-
-    def plot(self) -> Figure:
-        """Draw the rows that are read of each batch's files."""
-        found = {
-            f"{format_count(self.num_gone, 'file')} of the list gone": self.num_gone,
-            f"{self.twice:,} rows read twice": self.twice,
-            f"{self.missed:,} rows missed": self.missed,
-        }
-        what = ", ".join(text for text, count in found.items() if count) or "each row is read once"
-        title = f"GENERATE after {self.generated} of {self.num_batches} batches: {what}"
-        left = self.generated + (_STAYS in self.groups["name"].to_pylist())
-        return figures.manifest_rows(self.groups, left, title)
+_COUNTS = ("num_rows", "old_rows", "new_rows", "num_gone")
+_GROUPS = pa.schema({"name": pa.string()} | dict.fromkeys(_COUNTS, pa.int64()))
 
 
 def read_manifest(
     plan: BinPlan, generated: int, appended: int = 0, by_hand: bool = False, vacuumed: bool = False
-) -> Reading:
+) -> pa.Table:
     """Compute what a reader gets of a manifest that was generated after some of a plan's batches.
 
     GENERATE lists the files that are live at that moment. Then the other batches are committed, and the
@@ -92,22 +32,36 @@ def read_manifest(
         appended: The rows of a file that is written after the compaction; 0 for none.
         by_hand: Whether somebody adds the live files that are not listed.
         vacuumed: Whether VACUUM deletes all files that are not live.
+
+    Returns:
+        One row per group of files: name (string: "not compacted", "batch 1" …, "appended"), num_rows (int64,
+        what the table has), old_rows and new_rows (int64, read from files before and after their
+        compaction), num_gone (int64, the listed files that are no longer on disk).
     """
     sums = [("num_records", "sum"), ("num_files", "sum")]
     batches = plan.bins.group_by("batch_id").aggregate(sums).sort_by("batch_id").to_pylist()
-    num_rows = pc.sum(plan.source.to_arrow()["num_records"]).as_py()
-    stays = num_rows - sum(batch["num_records_sum"] for batch in batches)
-    groups, num_gone = [(_STAYS, stays, 0, stays)], 0
+    stays = pc.sum(plan.source.to_arrow()["num_records"]).as_py()
+    stays -= sum(batch["num_records_sum"] for batch in batches)
+    groups = [("not compacted", stays, 0, stays, 0)]
     for number, batch in enumerate(batches, 1):
         rows, is_old = batch["num_records_sum"], number > generated
-        old_rows, new_rows = rows * (is_old and not vacuumed), rows * (not is_old or by_hand)
-        groups.append((f"batch {number}", rows, old_rows, new_rows))
-        num_gone += batch["num_files_sum"] * (is_old and vacuumed)
-    groups.append(("appended", appended, 0, appended * by_hand))
-    columns = zip(*(group for group in groups if group[1]), strict=True)
-    names = ("name", "num_rows", "old_rows", "new_rows")
-    table = pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
-    return Reading(generated, len(batches), table, num_gone)
+        is_gone = is_old and vacuumed
+        read = rows * (is_old and not is_gone), rows * (not is_old or by_hand)
+        groups.append((f"batch {number}", rows, *read, batch["num_files_sum"] * is_gone))
+    groups.append(("appended", appended, 0, appended * by_hand, 0))
+    found = [dict(zip(_GROUPS.names, group, strict=True)) for group in groups if group[1]]
+    return pa.Table.from_pylist(found, _GROUPS)
+
+
+def explain(groups: pa.Table) -> str:
+    """Say what a reader gets, from what `read_manifest` returns, and from which files."""
+    total, old, new, num_gone = (pc.sum(groups[name]).as_py() for name in _COUNTS)
+    lines = [f"The table has {total:,} rows, and the reader gets {old + new:,}."]
+    if old:
+        lines.append(f"{old:,} of them are from files that were compacted, which VACUUM will delete.")
+    if num_gone:
+        lines.append("A reader fails at a missing file; a reader that ignores missing files gets these rows.")
+    return " ".join(lines)
 
 
 def manifest(plan: BinPlan, generated: int = 1, appended: int = 100) -> Lab:
@@ -121,15 +75,16 @@ def manifest(plan: BinPlan, generated: int = 1, appended: int = 100) -> Lab:
     last = len(plan.batches)
 
     def find(generated: int, appended: int, then: tuple[str, ...]) -> Finding:
-        reading = read_manifest(plan, generated, appended, **dict.fromkeys(then, True))
+        groups = read_manifest(plan, generated, appended, **dict.fromkeys(then, True))
         given = "".join(f", {name}=True" for name in then)
         code = f"""\
-from course.labs.manifest import read_manifest
+from course import figures
+from course.labs.manifest import explain, read_manifest
 
-reading = read_manifest(plan, generated={generated}, appended={appended}{given})
-print(reading.explain())
-reading.plot()"""
-        return Finding(reading.explain(), reading.plot(), code)
+groups = read_manifest(plan, generated={generated}, appended={appended}{given})
+print(explain(groups))
+figures.manifest_rows(groups, generated={generated})"""
+        return Finding(explain(groups), figures.manifest_rows(groups, generated), code)
 
     return Lab(
         find,
