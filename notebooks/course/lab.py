@@ -1,7 +1,7 @@
 """What a lesson's lab is made of: controls, what follows from them in a sentence and a figure, its Python."""
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,49 +55,46 @@ def run(code: str, names: dict[str, Any] | None = None) -> Any:
     return eval(compile(ast.Expression(last.value), "<lab>", "eval"), names)
 
 
-class Steps(Slider):
-    """A labelled slider over given values, of any type and at any distance; `show` writes one as text."""
+class Control:
+    """A labelled control over given values: `chosen` is the one whose index its widget has as `trait`."""
+
+    def __init__(self, label: str, among: Iterable[Any], chosen: Any, trait: str) -> None:
+        self._label, self._among, self._trait = label, tuple(among), trait
+        self.chosen = chosen
+
+    @property
+    def chosen(self) -> Any:
+        """The chosen value; InvalidArgumentError if it is set to none of those given."""
+        return self._among[getattr(self, self._trait)]
+
+    @chosen.setter
+    def chosen(self, value: Any) -> None:
+        if value not in self._among:
+            known = format_list(self._among, most=12)
+            raise InvalidArgumentError(f"{self._label} can't be {show_value(value)}: choose one of {known}.")
+        setattr(self, self._trait, self._among.index(value))
+
+
+class Steps(Control, Slider):
+    """A slider over values of any type and at any distance; `show` writes one as text."""
 
     def __init__(
         self, label: str, options: Iterable[Any], chosen: Any, show: Callable[[Any], str] = str
     ) -> None:
-        self.options, self.show = tuple(options), show
-        super().__init__(label=label, max=len(self.options) - 1)
-        self.observe(self._write, "value")
-        self.chosen = chosen
-        self._write()
-
-    @property
-    def chosen(self) -> Any:
-        """The chosen value; InvalidArgumentError if it is set to none of the options."""
-        return self.options[self.value]
-
-    @chosen.setter
-    def chosen(self, option: Any) -> None:
-        _check(self.label, option, self.options)
-        self.value = self.options.index(option)
-
-    def _write(self, _: object = None) -> None:
-        self.text = self.show(self.chosen)
+        options = tuple(options)
+        Slider.__init__(self, label=label, max=len(options) - 1)
+        Control.__init__(self, label, options, chosen, "value")
+        self.observe(lambda _: self.set_trait("text", show(self.chosen)), "value")
+        self.text = show(self.chosen)
 
 
-class Choice(w.Dropdown):
-    """A labelled dropdown of names, each for a value."""
+class Choice(Control, w.Dropdown):
+    """A dropdown of names, each for a value."""
 
     def __init__(self, label: str, options: Mapping[str, Any], chosen: Any) -> None:
         style, layout = {"description_width": _LABEL_WIDTH}, w.Layout(width="max-content")
-        super().__init__(options=list(options.items()), description=label, style=style, layout=layout)
-        self.chosen = chosen
-
-    @property
-    def chosen(self) -> Any:
-        """The chosen value; InvalidArgumentError if it is set to none of the options."""
-        return self.value
-
-    @chosen.setter
-    def chosen(self, option: Any) -> None:
-        _check(self.description, option, [value for _, value in self.options])
-        self.value = option
+        w.Dropdown.__init__(self, options=list(options), description=label, style=style, layout=layout)
+        Control.__init__(self, label, options.values(), chosen, "index")
 
 
 class Lab(parts.Part):
@@ -151,10 +148,3 @@ class Lab(parts.Part):
 
     def _ipython_display_(self) -> None:
         show_with_still(self, lambda: still_of(self), self.finding.sentence if self.finding else "")
-
-
-def _check(what: str, option: Any, options: Sequence[Any]) -> None:
-    if option not in options:
-        raise InvalidArgumentError(
-            f"{what} can't be {show_value(option)}: choose one of {format_list(options, most=12)}."
-        )

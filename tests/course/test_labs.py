@@ -45,7 +45,7 @@ def test_a_control_that_moves_changes_sentence_and_figure_and_what_cant_be_compu
     first = shown.image.value
     # As the page sets them.
     shown.controls["size"].value = 2
-    shown.controls["where"].value = "b"
+    shown.controls["where"].index = 1
     assert shown.controls["size"].text == "16 KiB"
     assert "16384 bytes &lt; b" in shown.sentence.value
     assert "16,384 files" in told(shown)
