@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
@@ -26,8 +27,7 @@ error_logger: Callable[[str], logging.Logger]
 try:
     from pyspark.logger import PySparkLogger
 
-    # Not logging.getLogger: if that made the logger, it would not be a PySparkLogger, and PySpark
-    # would raise a TypeError at each later error.
+    # Not logging.getLogger: with a logger that it made, PySpark would raise a TypeError at each later error.
     error_logger = PySparkLogger.getLogger
 except ImportError:
     error_logger = logging.getLogger
@@ -98,7 +98,8 @@ def java_class(spark: SparkSession, name: str) -> Any:
 def delta_version(spark: SparkSession | None) -> str | None:
     """Return the version of Delta: of the session's JARs, else of the Python package, else None."""
     if spark is not None and has_jvm(spark):
-        return str(getattr(java_class(spark, "io.delta.package$"), "MODULE$").VERSION())
+        with contextlib.suppress(Py4JError):
+            return str(getattr(java_class(spark, "io.delta.package$"), "MODULE$").VERSION())
     with contextlib.suppress(PackageNotFoundError):
         return version("delta-spark")
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import get_spark
+from compaction_kit import get_spark, open_table
 from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.query import SPARK_ERRORS
@@ -61,6 +61,20 @@ for config in {}, nowhere, nowhere | {"spark.jars.repositories": "http://127.0.0
         print(error)
     sys.modules.pop("delta", None)
 """
+PLAIN = """
+import os
+from pyspark.sql import SparkSession
+from compaction_kit import open_table, survey
+from compaction_kit.errors import SessionError
+SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+table = open_table(os.environ["TABLE"])
+plan = table.plan_compaction()
+print(plan, table.versions().num_rows, survey(os.environ["TABLE"]), sep="\\n")
+try:
+    plan.run()
+except SessionError as error:
+    print(error)
+"""
 WITHOUT_JAVA = """
 import os, shutil
 from pyspark.sql import SparkSession
@@ -110,6 +124,17 @@ def test_a_start_without_what_it_needs_is_refused_in_a_sentence(tmp_path: Path) 
     without_delta, *without_a_jar = done.stdout.splitlines()
     assert without_delta.startswith("Delta's Python package is missing")
     assert ["the JAR org.example#nowhere;1.0 could not" in line for line in without_a_jar] == [True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_session_without_delta_plans_and_is_refused_in_a_sentence_where_it_is_needed(shaped: Path) -> None:
+    planned, versions, surveyed, *refused = run_python("-c", PLAIN, TABLE=str(shaped)).stdout.splitlines()
+    plan = open_table(shaped).plan_compaction()
+    assert planned == repr(plan)
+    assert int(versions) == plan.version + 1
+    assert "would open" in surveyed
+    assert ["The active Spark session can't read Delta" in line for line in refused] == [True]
 
 
 @pytest.mark.nightly
