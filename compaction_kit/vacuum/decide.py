@@ -65,7 +65,7 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
         ) from None
     in_log = needs.versions[needs.in_log & needs.has_commit].tolist()
     for version in given:
-        why = "the log lacks commits that it needs"
+        why = f"the latest is {needs.latest}" if version > needs.latest else "the log lacks commits for it"
         if version in in_log:
             missing = needs.missing_of(version)
             if not missing:

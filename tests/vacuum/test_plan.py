@@ -256,7 +256,7 @@ def test_a_bad_property_is_named(aged: Aged) -> None:
         ),
         ({"retention": "6 days"}, "is shorter than the 168 hours"),
         *(({"keep_versions": one}, f"keep_versions={one!r} is not a list") for one in (1, "1", [True], [-1])),
-        ({"keep_versions": [99]}, "the log lacks commits that it needs; leave it out"),
+        ({"keep_versions": [99]}, "the latest is 2; leave it out"),
         ({"keep_versions": [2, 0]}, "1 needed file missing (p/a); leave it out"),
     ],
 )
