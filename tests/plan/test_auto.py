@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.compat import java_class
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.table import Table
 from tests import checkpoints, handmade
@@ -80,6 +81,8 @@ def test_a_replay_begins_after_the_last_lost_commit(tmp_path: Path) -> None:
     assert (replayed.since, replayed.num_commits) == (3, 2)
     assert replayed.fired["version"].to_pylist() == [3, 4]
     assert replayed.fired["num_files"].to_pylist() == [4, 2]
+    with pytest.raises(InvalidArgumentError, match="version=5 does not exist: the latest is 4"):
+        open_table(tmp_path).auto_compaction(since=5)
 
 
 @pytest.mark.slow
