@@ -188,6 +188,6 @@ def _stats(rows: pa.Table) -> dict[str, Any]:
 def _find(package: str) -> ModuleSpec:
     if (spec := importlib.util.find_spec(package)) is None:
         raise MissingDependencyError(
-            f'The package {package} is not installed: pip install "compaction-kit[notebooks]".'
+            f'The package {package} is not installed: pip install "compaction-kit[tour]".'
         )
     return spec

@@ -89,7 +89,7 @@ class Forecast(Record):
         others = f", without {format_count(self.num_other_commits, 'commit')} that replaced or removed files"
         return (
             f"{self.finding}.\n{costs.get(self.every_days, '')}Arrivals are those of the log's last "
-            f"{format_count(self.window_days, 'day')}: {format_files(files, size)} by "
+            f"{format_count(self.window_days, 'day').removeprefix('1 ')}: {format_files(files, size)} by "
             f"{format_count(self.num_commits, 'commit')}{others * bool(self.num_other_commits)}."
         )
 

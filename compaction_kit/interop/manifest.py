@@ -176,10 +176,10 @@ def read_manifest(table: Table) -> pa.Table:
     walked = store.walk(FOLDER)
     folders = sorted(folder for folder, entries in walked if any(e.name == "manifest" for e in entries))
     if not folders:
-        advice, reason = "generate one with interop.generate_manifest(table)", refusal(table.log.snapshot())
+        advice, reason = ": generate one with interop.generate_manifest(table)", refusal(table.log.snapshot())
         if reason:
-            advice = f"and Delta refuses to generate one: {reason}"
-        raise InvalidArgumentError(f"{table.name} has no symlink manifest, {advice}.")
+            advice = f", and Delta refuses to generate one: {reason}"
+        raise InvalidArgumentError(f"{table.name} has no symlink manifest{advice}.")
     rows = []
     for folder in folders:
         partition = folder.removeprefix(FOLDER).removeprefix("/")
