@@ -51,6 +51,7 @@ def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
     Raises:
         TableNotFoundError: The path or name doesn't exist.
         NotADeltaTableError: It is not a Delta table.
+        UnsupportedTableError: Its catalog decides about its commits (feature catalogManaged).
         StorageError: The storage can't be reached, or refuses.
 
     Examples:
@@ -63,7 +64,9 @@ def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
 class Table:
     """A Delta table: its files, its history, and plans to change it; made by `open_table`.
 
-    Each call reads the table as it is at that time. Only the `run()` of a plan changes it.
+    Each call reads the table as it is at that time, and raises CorruptLogError if the log is damaged, and
+    UnsupportedTableError if the table needs a feature that the kit doesn't know. Only the `run()` of a plan
+    changes it.
     """
 
     def __init__(self, handle: Handle):
@@ -170,7 +173,7 @@ class Table:
                 outputs with narrow ranges, and fill bins by the predicted size of the output.
             budget: Bytes that may be rewritten; selects the bins with the highest gain per byte (see
                 `packing.gains`). None for all bins.
-            zorder_by: Columns by which to sort the rows of each partition in Z-order, as OPTIMIZE …
+            zorder_by: Data columns: the rows of each partition are sorted by them in Z-order, as OPTIMIZE …
                 ZORDER BY does. All files of a partition are rewritten then, whatever their size.
             batch_size: Bytes of the bins that are committed together. None: OPTIMIZE's setting in the
                 session (default: all bins in one commit).
@@ -327,22 +330,11 @@ class Table:
         return forecast(self.handle, planner, limits, days, max_files, vacuum_days)
 
     def history(self) -> pa.Table:
-        """Return one row per commit in the log; see `history.read_history` for the columns.
-
-        Examples:
-            >>> history = ck.open_table("data/flights").history()
-            >>> history.select(["version", "operation", "num_added", "num_files"]).to_pylist()[-1]
-            {'version': 365, 'operation': 'WRITE', 'num_added': 3, 'num_files': 1095}
-        """
+        """Return one row per commit in the log; see `history.read_history`."""
         return read_history(self.handle)
 
     def versions(self, verify: bool = False) -> pa.Table:
-        """Return one row per version, and whether it can be read; see `history.read_versions`.
-
-        Args:
-            verify: Compare the rows before and after each commit with dataChange=false, instead of trusting
-                its operation and row counts. This reads all files that such commits added or removed.
-        """
+        """Return one row per version, and whether it can be read; see `history.read_versions`."""
         return read_versions(self.handle, verify=verify)
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
@@ -350,10 +342,7 @@ class Table:
         return resolve(self.handle, version, timestamp)
 
     def diff(self, start: int, end: int, verify: bool = False) -> Diff:
-        """Return what differs between two versions, from the log; see `history.diff_versions`.
-
-        With `verify` their rows are compared too, by fingerprint, which reads the files that differ.
-        """
+        """Return what differs between two versions; see `history.diff_versions`."""
         return diff_versions(self.handle, start, end, verify)
 
     def plan_restore(self, version: int) -> RestorePlan:
@@ -365,11 +354,7 @@ class Table:
         return read_storage(self.handle)
 
     def log_expiry(self, at: datetime | str | None = None) -> pa.Table:
-        """Return which files of the log are past their retention; see `history.read_log_expiry`.
-
-        Args:
-            at: The time of Delta's next cleanup; None for now. Without a zone it is in the session's.
-        """
+        """Return which files of the log are past their retention; see `history.read_log_expiry`."""
         return read_log_expiry(self.handle, at)
 
     def plan_vacuum(
@@ -404,3 +389,16 @@ class Table:
 
     def __repr__(self) -> str:
         return f'Table("{self.name}", version {self.version})'
+
+
+# With columns and errors, so that help() shows them too.
+for _method, _function in (
+    (Table.history, read_history),
+    (Table.versions, read_versions),
+    (Table.at, resolve),
+    (Table.diff, diff_versions),
+    (Table.plan_restore, plan_restore),
+    (Table.storage, read_storage),
+    (Table.log_expiry, read_log_expiry),
+):
+    _method.__doc__ = _function.__doc__

@@ -67,9 +67,6 @@ def read_content(needs: FilesByVersion, verify: bool = False) -> SameContent:
     REORG or it has this kit's tag, and it adds as many rows as it removes, by the statistics in the log.
     dataChange alone proves nothing: any writer may set it, and Delta doesn't check it. A commit of this kit
     may have the fingerprint of its rows in its userMetadata, which proves them if its writer is trusted.
-
-    With `verify`, the rows of the files are compared that each commit with dataChange=false replaced,
-    whatever its operation, unless files are missing.
     """
     lifetimes, first = needs.lifetimes, needs.first
     columns = ["version", "operation", "user_metadata", "data_change"]

@@ -86,7 +86,7 @@ class Diff(Record):
 
 
 def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) -> Diff:
-    """Compare two versions by the log, and with `verify` by their rows; see `Table.diff`.
+    """Compare two versions by the log, and by their rows with `verify`, which reads the files that differ.
 
     Raises:
         InvalidArgumentError: A version can't be read from the log, or files to compare are missing.

@@ -126,6 +126,7 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     When Delta has written a checkpoint it deletes older log files, unless the table property
     delta.enableExpiredLogCleanup is false: all files before a checkpoint at once, when the last of them is
     older than delta.logRetentionDuration (MetadataCleanup.cleanUpExpiredLogs).
+    `at` is the time of that checkpoint, without a zone in the session's; None for now.
 
     Returns:
         name (string), kind (string), version (int64); expires (timestamp, when the file's retention ends, in
@@ -180,7 +181,10 @@ def read_storage(handle: Handle) -> Storage:
 
 
 def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
-    """Return the versions in the log, oldest first, and whether each can be read; see `Table.versions`.
+    """Return the versions in the log, oldest first, and whether each can be read.
+
+    With `verify` the rows before and after each commit with dataChange=false are compared, which reads the
+    files that it added or removed, if they exist. Without, its operation and row counts are trusted.
 
     Returns:
         version (int64), timestamp (the commit time for time travel) and operation (string), null without a
@@ -191,12 +195,11 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
         happens, or if it can't be read. same_content_as (int64) is the lowest other version known to have the
         same rows and columns, same_content_by (string) how that is known: "identical files"; "proved",
         because a run of this kit left the fingerprint of the rows in the commit or `verify` compared them;
-        "row counts agree", for commits by OPTIMIZE, REORG or this kit.
-        read_instead (int64) is the latest readable version with the same content, for a version that can't
-        be read. num_added, num_removed, bytes_added, bytes_removed (int64) and data_change (bool) are those
-        of the commit; records_change (int64) is by how many rows it changed the table, null without
-        statistics or if the version before can't be read from the log. num_files (int64) counts the live
-        files, null if the version can't be read from the log.
+        "row counts agree", for commits by OPTIMIZE, REORG or this kit. read_instead (int64) is the latest
+        readable version with the same content, if the version can't be read. num_added, num_removed,
+        bytes_added, bytes_removed (int64) and data_change (bool) are of the commit; records_change (int64) is
+        by how many rows it changed the table, null without statistics or if the log lacks the version before.
+        num_files (int64) counts the live files, null if the version can't be read from the log.
     """
     needs = read_files_by_version(handle)
     commits, statuses, until = needs.commits, needs.statuses(), _readable_until(needs)

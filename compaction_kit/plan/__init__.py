@@ -1,4 +1,4 @@
-"""Files in, bins out; no Spark, no I/O but for the trial that predicts sizes."""
+"""Files in, bins out; no Spark, no I/O except the trial that predicts sizes."""
 
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.plan.planner import Planner

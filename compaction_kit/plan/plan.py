@@ -171,7 +171,7 @@ class BinPlan(Plan):
 
     @property
     def dropped_columns(self) -> pa.Table:
-        """One row a file to be rewritten that has dropped columns; empty but for `Table.plan_purge`.
+        """One row a file to be rewritten that has dropped columns; only of `Table.plan_purge`.
 
         Columns: path (string, as the log writes it), size_bytes (int64, of its dropped columns).
         """
@@ -229,10 +229,9 @@ class BinPlan(Plan):
     def bins(self) -> pa.Table:
         """One row a bin.
 
-        Columns: bin_id, num_files, size_bytes, num_records (int64, null where a file has no
-        statistics), partition.<column> (string), num_deletion_vectors, num_files_added, bytes_added
-        (int64, predicted), gain (int64, bytes that a full read saves, see `packing.gains`), batch_id
-        (int64, the commit).
+        Columns: bin_id, num_files, size_bytes, num_records (int64, null where a file has no statistics),
+        partition.<column> (string), num_deletion_vectors, num_files_added, bytes_added (int64, predicted),
+        gain (int64, bytes that a full read saves, see `packing.gains`), batch_id (int64, the commit).
         """
         (positions, bin_ids), outcome = self.members, self.outcome
         records = np.bincount(bin_ids, count_rows(self.source)[0][positions], self.num_bins)
