@@ -1,6 +1,6 @@
 """Print which part of the kit works where, from the tests that show it: python docs/works.py [--write].
 
-With --write the table goes to the README and the book.
+With --write the table goes to the book.
 
 A test says what it shows by `@pytest.mark.works(place, *parts)`, or that it is refused there in a sentence by
 `@pytest.mark.refused(place, *parts)`; `when` names the only one of its parameters that does.
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ROOT / "README.md", ROOT / "docs" / "book" / "elsewhere.md"
+PAGE = ROOT / "docs" / "book" / "elsewhere.md"
 BEGIN, END = "<!-- works where: docs/works.py -->\n", "<!-- end -->"
 PARTS = {
     "read": "log, files, plans, versions",
@@ -54,9 +54,9 @@ def claims() -> dict[tuple[str, str], str]:
     options = ["--collect-only", "--nightly", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
     # What reads notebooks takes three seconds to import.
     options += ["-p", "no:nbval", "--override-ini=addopts=--strict-markers"]
-    with contextlib.redirect_stdout(io.StringIO()) as told:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         code = pytest.main([*options, *map(str, files), str(ROOT / _CONNECT)], [found])
-    assert code == 0, told.getvalue()
+    assert code == 0, printed.getvalue()
     return {(part, place): said for item in found.items for part, place, said in _of(item)}
 
 
@@ -82,6 +82,5 @@ if __name__ == "__main__":
     made = table()
     print(made, end="")
     if sys.argv[1:] == ["--write"]:
-        for page in PAGES:
-            head, _, rest = page.read_text("utf-8").partition(BEGIN)
-            page.write_text(head + BEGIN + made + END + rest.partition(END)[2], "utf-8")
+        head, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+        PAGE.write_text(head + BEGIN + made + END + rest.partition(END)[2], "utf-8")

@@ -79,5 +79,4 @@ def test_what_starts_without_a_clone_names_what_there_is() -> None:
 def test_the_table_of_what_works_where_is_what_tests_show() -> None:
     shown = run_python(str(ROOT / "docs" / "works.py")).stdout
     assert shown.count(" yes ") > 20
-    assert shown in text_of("README.md")
     assert shown in text_of("docs/book/elsewhere.md")
