@@ -264,7 +264,7 @@ class ParquetPlan(Plan):
                 store.move(f"{self.set_aside}/{LOG_FOLDER}", LOG_FOLDER)
                 raise StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
         except OSError as error:
-            raise translate(error, str(table.path), f"some files were moved to {self.set_aside}") from None
+            raise translate(error, str(table.path), f"what was moved is in {self.set_aside}") from None
         return ConversionResult(self, table, proof, time.time() - start, self.set_aside)
 
 
