@@ -196,10 +196,8 @@ def _write_row_groups(parts: Sequence[_Part], out: BinaryIO) -> list[Struct]:
 def _move(chunk: Struct, shift: int) -> None:
     """Change the offsets in a ColumnChunk."""
     column = chunk[3][1]
-    pages = [column[k][1] for k in (_DATA, _DICTIONARY) if k in column]
-    # file_offset is the first page's in parquet-java's files. Others wrote a copy of the metadata there, with
-    # old offsets: 0 stands for no copy.
-    chunk[2] = I64, chunk[2][1] + shift if chunk[2][1] in pages and chunk[2][1] else 0
+    # The place of a copy of the metadata, which would have old offsets: 0 stands for none.
+    chunk[2] = I64, 0
     for field in _OFFSETS:
         if field in column and column[field][1]:
             column[field] = I64, column[field][1] + shift
