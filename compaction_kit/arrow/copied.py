@@ -125,10 +125,9 @@ def _footer(file: DataFile) -> _Footer | None:
             chunks = [group.column(i) for i in range(group.num_columns)]
             if any(chunk.file_path for chunk in chunks):
                 return None
-            if group.num_rows:
-                num_rows += group.num_rows
-                groups.append((layout, group.num_rows, *map(_alike, chunks)))
-                spans.append(list(map(_span, chunks)))
+            num_rows += group.num_rows
+            groups.append((layout, group.num_rows, *map(_alike, chunks)))
+            spans.append(list(map(_span, chunks)))
         if groups and legacy_sign(metadata.metadata or {}) is None:
             return _Footer(file, num_rows, groups, spans)
     return None
