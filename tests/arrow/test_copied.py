@@ -57,6 +57,8 @@ def test_outputs_are_found_among_all_files_of_their_partition(tmp_path: Path) ->
     # Each replaced file counts once.
     assert left(files[:4], [one, two]) == (4_000, 2, 1)
     assert left([file._replace(partition=1) for file in files], [one, two]) == (0, 5, 2)
+    # Its deleted rows are in its pages.
+    assert left([files[0]._replace(vector=(b"",)), *files[1:]], [one, two]) == (4_000, 3, 1)
     decoded = written(tmp_path / "decoded", pa.concat_tables([table(5_000), table(0)]))
     assert left(files, [one, decoded]) == (4_000, 3, 1)
 
@@ -71,7 +73,7 @@ CHANGES: dict[str, Callable[[pa.Table], pa.Table]] = {
 }
 
 
-@pytest.mark.parametrize("change", ["a bit", *CHANGES])
+@pytest.mark.parametrize("change", ["a bit", "a bound", *CHANGES])
 @pytest.mark.parametrize("side", ["gone", "new"])
 def test_other_bytes_are_left_to_others(tmp_path: Path, change: str, side: str) -> None:
     rows = pa.concat_tables([table(0), table(2_000)])
@@ -79,10 +81,10 @@ def test_other_bytes_are_left_to_others(tmp_path: Path, change: str, side: str) 
     copy = joined(tmp_path / "copy", both)
     assert left([both], [copy]) == (4_000, 0, 0)
     path = Path(both.place if side == "gone" else copy.place)
-    if change == "a bit":
+    if change in ("a bit", "a bound"):
         data = bytearray(path.read_bytes())
-        # In the pages of the first column.
-        data[200] ^= 1
+        # In the pages of the first column, or in the footer.
+        data[200 if change == "a bit" else data.rindex((3_999).to_bytes(8, "little"))] ^= 1
         path.write_bytes(data)
     else:
         written(path, CHANGES[change](rows))
