@@ -112,9 +112,8 @@ def shows_years(source: Files, positions: np.ndarray, kinds: str, first: int) ->
     """
     of_kind = re.compile(f'"({kinds})')
     leaves = [leaf for leaf in data_leaves(source.snapshot.metadata) if of_kind.search(json.dumps(leaf[1]))]
-    # Those in lists and maps have no bounds.
-    if not all(isinstance(kind, str) for _, kind in leaves) or not leaves:
-        return np.full(len(positions), not leaves)
+    if not leaves:
+        return np.ones(len(positions), bool)
 
     def is_within(value: Any) -> bool:
         # Years of more or less than four digits have a sign.
@@ -186,8 +185,6 @@ def _put(merged: dict[str, Any], name: str, path: Sequence[str], value: Any) -> 
 def _sort_key(kind: Any, value: Any) -> Any:
     """Return a value in stats so that it compares as the column's values do; raises if it isn't sure how."""
     match kind, value:
-        case _, bool():
-            pass
         case "string", str():
             return value.encode()
         case "date", str() if _DATE.fullmatch(value):

@@ -3,14 +3,18 @@
 import json
 import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.arrow.stats import data_leaves, merge_stats
+from compaction_kit import open_table
+from compaction_kit.arrow.stats import data_leaves, merge_stats, shows_years
 from compaction_kit.log.protocol import Metadata
+from tests import handmade
 from tests.handmade import struct_of
 
 COLUMNS = {
@@ -99,6 +103,13 @@ def test_without_a_sound_word_of_every_file_rows_alone_are_counted(other: str | 
     assert json.loads(merge_stats([whole, other], LEAVES).of(4, {})) == {"numRecords": 4}
 
 
+def test_years_show_by_both_bounds(tmp_path: Path) -> None:
+    known = [("1901-01-01", "9999-12-31"), ("1900-12-31", "2024-01-01"), ("2024-01-01", "+10000-01-01")]
+    adds = [handmade.add(f"{i}", bounds=({"t": low}, {"t": high})) for i, (low, high) in enumerate(known)]
+    files = open_table(handmade.write_log(tmp_path, [handmade.metadata({"t": "date"}), *adds])).files()
+    assert shows_years(files, np.arange(3), "date", 1901).tolist() == [True, False, False]
+
+
 EARLY, LATE = "2024-01-01T01:30:00.000+02:00", "2024-01-01T00:00:00.000Z"
 
 
@@ -110,11 +121,13 @@ EARLY, LATE = "2024-01-01T01:30:00.000+02:00", "2024-01-01T00:00:00.000Z"
         ("float", ["NaN", 1.5, "Infinity", "-Infinity"], ("-Infinity", "NaN")),
         # They compare as moments, and are told as they were written.
         ("timestamp", [LATE, EARLY], (EARLY, LATE)),
+        ("timestamp_ntz", [EARLY[:-6], LATE[:-1]], (LATE[:-1], EARLY[:-6])),
         # What doesn't surely compare has no bounds.
         ("double", ["nan", 1.5], None),
         ("date", ["+10000-01-01", "2024-01-01"], None),
         ("timestamp", ["soon", LATE], None),
-        ("timestamp", ["2024-01-01T00:00:00.000", LATE], None),
+        # In time zones of the sessions that wrote them.
+        ("timestamp", [EARLY[:-6], LATE[:-1]], None),
         ("long", [1.5, 2], None),
         ("boolean", [True, False], None),
         ("binary", ["a", "b"], None),
