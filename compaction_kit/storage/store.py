@@ -21,7 +21,7 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 # Requests in flight: 2,000 small files at 30 ms a request take 2.4 s with 64, 1.8 s with 128 and with 256.
 MOST_REQUESTS = 128
 # Larger files are read in ranges of this size, in parallel.
-_RANGE_BYTES = 8 << 20
+RANGE_BYTES = 8 << 20
 # In messages of Amazon's SDK: the code of an error that it doesn't know; curl's words; the kind of the error.
 _REASON = re.compile(
     r".*Unable to parse ExceptionName: (\w+)|.*curlCode: \d+, ([^;]+)|.*AWS Error (\w+)", re.DOTALL
@@ -159,10 +159,10 @@ class Store:
         """
         with self.open(place) as file:
             wanted = file.size() - start if size is None else size
-            if wanted <= _RANGE_BYTES:
+            if wanted <= RANGE_BYTES:
                 return bytes(file.read_at(wanted, start))
-            starts = range(start, start + wanted, _RANGE_BYTES)
-            return b"".join(self.at_once(partial(file.read_at, _RANGE_BYTES), starts))[:wanted]
+            starts = range(start, start + wanted, RANGE_BYTES)
+            return b"".join(self.at_once(partial(file.read_at, RANGE_BYTES), starts))[:wanted]
 
     def lines(self, place: str) -> Iterator[bytes]:
         """Yield the lines of a file; see `read`."""
