@@ -172,6 +172,7 @@ def test_after_a_cancelled_run_settings_come_back(spark: SparkSession, changed: 
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         "spark.sql.files.maxRecordsPerFile": "7",
         "spark.sql.files.ignoreMissingFiles": "true",
+        "spark.databricks.delta.commitInfo.userMetadata": "a note",
     }
     for key, value in disturbing.items():
         confs(key, value)
@@ -181,6 +182,7 @@ def test_after_a_cancelled_run_settings_come_back(spark: SparkSession, changed: 
     result = plan.run(strategy="rewrite")
     assert_rewritten(changed, plan, result, 5)
     assert (open_table(changed).version, result.num_files_added) == (5, 2)
+    assert actions_of(changed, 5, "commitInfo")[0]["userMetadata"].startswith("a note; compaction_kit ")
     assert {key: spark.conf.get(key) for key in disturbing} == disturbing
     assert spark.conf.get("spark.sql.files.ignoreCorruptFiles", None) is None
 
