@@ -20,11 +20,13 @@ from pyspark.sql import functions as sf
 
 from compaction_kit import open_table
 from compaction_kit.arrow import strategy
+from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.arrow.refusals import refuse_changes, refuse_table
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import ConflictError, RunFailedError
 from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.delta import OptimizeTransaction
+from compaction_kit.execute.failures import NotCompared
 from compaction_kit.execute.jobs import session_confs
 from tests import folders, handmade
 from tests.chance import examples
@@ -122,11 +124,12 @@ def test_what_is_removed_meanwhile_is_told_and_left_out(
 ) -> None:
     """Delta itself sees what happens after it has begun."""
     plan, files = open_table(changed).plan_compaction(), data_files(changed)
-    removed = plan.files["path"].to_pylist()[0]
+    # All but one of a bin.
+    lone, *removed = (file["path"] for file in plan.files.to_pylist() if file["bin_id"] == 0)
 
     def remove() -> None:
         if not handmade.commit_path(changed, 5).exists():
-            handmade.write_commit(changed, 5, [handmade.remove(removed)])
+            handmade.write_commit(changed, 5, list(map(handmade.remove, removed)))
 
     class Transaction(OptimizeTransaction):
         def __init__(self, spark: SparkSession, table: str):
@@ -140,8 +143,8 @@ def test_what_is_removed_meanwhile_is_told_and_left_out(
     assert result.verified is True
     (conflict,) = result.conflicts
     assert (conflict == "files of 1 bin are gone") == (moment == "before Delta begins")
-    assert result.num_files_removed == plan.num_files_removed - 1
-    assert removed not in folders.live(changed)
+    assert result.num_files_removed == plan.num_files_removed - 1 - len(removed)
+    assert folders.live(changed) & {lone, *removed} == {lone}
     adds = [add for version in result.versions for add in actions_of(changed, version, "add")]
     assert data_files(changed) - files == {changed / add["path"] for add in adds}
 
@@ -151,16 +154,16 @@ def test_old_dates_that_spark_refuses_are_left_to_it(tmp_path: Path, confs: SetC
     """Nothing says by which calendar they were written."""
     confs(f"spark.sql.parquet.{name}", "EXCEPTION")
     int96: dict[str, Any] = {"use_deprecated_int96_timestamps": name.startswith("int96")}
-    for year in (1500, 1901):
-        table, kind = tmp_path / str(year), pa.timestamp("us", "UTC")
-        rows = pa.table({"t": pa.array([datetime(year, 1, 1)], kind)})
-        adds = [handmade.write_data(table, f"{part}.parquet", rows, **int96) for part in "ab"]
-        bounds = {name: {"t": f"{year}-01-01T00:00:00.000Z"} for name in ("minValues", "maxValues")}
-        for action in adds:
-            action["add"]["stats"] = json.dumps({"numRecords": 1, "nullCount": {"t": 0}} | bounds)
+    for years in ((1901, 1500), (1901, 1901)):
+        table, kind, adds = tmp_path / str(years), pa.timestamp("us", "UTC"), list[Any]()
+        for year in years:
+            rows = pa.table({"t": pa.array([datetime(year, 1, 1)], kind)})
+            adds.append(handmade.write_data(table, f"{len(adds)}.parquet", rows, **int96))
+            bounds = {name: {"t": f"{year}-01-01T00:00:00.000Z"} for name in ("minValues", "maxValues")}
+            adds[-1]["add"]["stats"] = json.dumps({"numRecords": 1, "nullCount": {"t": 0}} | bounds)
         handmade.write_log(table, [handmade.metadata({"t": "timestamp"}), *adds])
         plan = open_table(table).plan_compaction()
-        if year == 1901:
+        if years == (1901, 1901):
             assert plan.run().strategy == "arrow"
         else:
             with pytest.raises(RunFailedError, match="nothing was committed"):
@@ -191,9 +194,10 @@ def two_files_in(folder: Path, **metadata: Any) -> Path:
     [
         ({"configuration": {"delta.columnMapping.mode": "id"}}, {}, "columns are found by their field ids"),
         ({"columns": {"v": "variant"}}, {}, "Column v is of type variant, which pyarrow can't rewrite"),
+        ({"columns": {"p": "long"}, "partition_by": ["p"]}, {}, "no column besides those it is partitioned"),
         ({}, {"zorder_by": "id"}, "Z-ordering needs Spark"),
     ],
-    ids=["field ids", "variant", "Z-order"],
+    ids=["field ids", "variant", "no columns", "Z-order"],
 )
 def test_some_tables_and_plans_are_refused(
     tmp_path: Path, metadata: dict[str, Any], options: dict[str, Any], told: str
@@ -211,27 +215,39 @@ def test_a_default_that_only_spark_reads_from_files_without_the_column_is_refuse
 
 
 @pytest.mark.parametrize(
-    ("columns", "properties", "told"),
+    ("metadata", "told"),
     [
-        ({"id": "long", "more": "string"}, {}, None),
-        ({"id": "integer"}, {}, "the column id is of another type now"),
-        ({"id": "long"}, TRACKED, "row tracking was switched on or off"),
+        ({"columns": {"id": "long", "more": "string"}}, None),
+        ({"columns": {"id": "integer"}}, "the column id is of another type now"),
+        ({"configuration": TRACKED}, "row tracking was switched on or off"),
+        ({"columns": {"id": "long", "p": "long"}, "partition_by": ["p"]}, "it was created again"),
         pytest.param(
-            {"id": "long"},
-            {"delta.writePartitionColumnsToParquet": "false"},
+            {"configuration": {"delta.writePartitionColumnsToParquet": "false"}},
             "data files are to be without the partition columns now",
             marks=since_delta("4.4"),
         ),
     ],
-    ids=["a column more", "type", "row tracking", "partition columns"],
+    ids=["a column more", "type", "row tracking", "partitions", "partition columns"],
 )
 def test_some_changes_meanwhile_leave_no_place_for_what_was_written(
-    spark: SparkSession, tmp_path: Path, columns: dict[str, str], properties: dict[str, str], told: str | None
+    spark: SparkSession, tmp_path: Path, metadata: dict[str, Any], told: str | None
 ) -> None:
     table = two_files_in(tmp_path)
-    handmade.write_commit(table, 1, [handmade.metadata(columns, configuration=properties)])
+    handmade.write_commit(table, 1, [handmade.metadata(**metadata)])
     log = open_table(table).log
     assert refuse_changes(spark, log.snapshot(0), log.snapshot(1)) == told
+
+
+@pytest.mark.parametrize("name", ["datetimeRebaseMode", "int96RebaseMode", "int96TimestampConversion"])
+def test_where_spark_reads_other_times_than_files_have_it_reads_all(
+    spark: SparkSession, tmp_path: Path, confs: SetConf, name: str
+) -> None:
+    is_mode = name.endswith("Mode")
+    confs(f"spark.sql.parquet.{name}{'InRead' * is_mode}", "LEGACY" if is_mode else "true")
+    table = open_table(two_files_in(tmp_path))
+    assert name in str(refuse_table(spark, table.plan_compaction()))
+    with pytest.raises(NotCompared, match=name):
+        compare_quickly(spark, table.log.snapshot(), [], [])
 
 
 # The values of the two files of a partition: few, so that files of several are smaller with a dictionary.
