@@ -115,18 +115,19 @@ TIMES += [("01-05T00:00:00.000", "01-06T00:00:00.000")]
     [
         ("string", [("a", "m"), ("k", "z"), ("n", "n")]),
         ("date", [("2024-01-01", "2024-02-01"), ("2024-01-31", "2024-03-01"), ("2024-02-15", "2024-02-16")]),
-        ("double", NUMBERS),
-        ("decimal(9,2)", NUMBERS),
+        *(("double", NUMBERS), ("decimal(9,2)", NUMBERS)),
         ("timestamp", [(f"2024-{low}Z", f"2024-{high}Z") for low, high in TIMES]),
+        ("timestamp_ntz", [(f"2024-{low}", f"2024-{high}") for low, high in TIMES]),
     ],
 )
 def test_overlap_compares_by_the_type_of_the_column(
     tmp_path: Path, kind: str, bounds: list[tuple[object, object]]
 ) -> None:
     adds = [_ranged(f"f{i}", *one) for i, one in enumerate(bounds)]
+    adds.append(_ranged("unlike a value", bounds[0][0], 5 if kind in ("string", "date") else "NaN"))
     table = handmade.write_log(tmp_path, [handmade.metadata({"c": kind}), *adds, handmade.add("unknown")])
     overlap = open_table(table).files().overlap("c")
-    assert (overlap.num_files, overlap.num_unknown, overlap.max) == (4, 1, 2)
+    assert (overlap.num_files, overlap.num_unknown, overlap.max) == (5, 2, 2)
     assert sorted(overlap.depths.tolist()) == [1, 1, 2, 2, 2, 2]
 
 
