@@ -59,6 +59,17 @@ def test_live_rows_are_written_in_their_order(
     assert (groups >= 7) == (whole_bytes == 100)
 
 
+def test_row_ids_go_by_the_numbers_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file whose row groups could be copied, and which is read in batches."""
+    monkeypatch.setattr(rewrite, "WHOLE_BYTES", 100)
+    monkeypatch.setattr(inputs, "MOST_ROWS", 700)
+    columns = {"id": [None, -1] * 9_000, "version": pa.nulls(18_000, pa.int64())}
+    task = task_of(tmp_path, [pa.table(columns)])
+    (done,) = results_of(task._replace(row_ids={task.inputs[0][0]: {"id": 50, "version": 7}}))
+    ids = [50 + i if i % 2 == 0 else -1 for i in range(18_000)]
+    assert pq.read_table(done.path).to_pydict() == {"id": ids, "version": [7] * 18_000}
+
+
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "bitmap": lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:],
     "checksum": lambda data: data[:-1] + bytes([data[-1] ^ 128]),
