@@ -31,7 +31,7 @@ from compaction_kit.errors import (
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
 from compaction_kit.folder import COLUMNS, WithFiles, list_folder
-from compaction_kit.interop.manifest import partition_folders, read_parquet, refusal
+from compaction_kit.interop.manifest import partition_folders, refusal
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
 from compaction_kit.query import SPARK_ERRORS
@@ -251,7 +251,9 @@ class ParquetPlan(Plan):
 
         def read_both() -> tuple[Fingerprint, Fingerprint]:
             by_log = table.spark.read.format("delta").load(store.uri())
-            return fingerprint(by_log), fingerprint(read_parquet(table, self.files["path"].to_pylist()))
+            reader = table.spark.read.schema(self.schema).option("basePath", store.uri())
+            plain = reader.parquet(*(pattern(store.uri(path)) for path in self.files["path"].to_pylist()))
+            return fingerprint(by_log), fingerprint(plain.select(*map(quoted, self.schema.names)))
 
         check()
         proof = _compare(table.spark, table.path, read_both, lambda: "nothing was moved")

@@ -10,17 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from compaction_kit import plots
-from compaction_kit.errors import (
-    CorruptLogError,
-    InvalidArgumentError,
-    RunFailedError,
-    UnsupportedTableError,
-    first_line,
-)
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError, UnsupportedTableError, first_line
 from compaction_kit.execute.failures import translate
 from compaction_kit.files import Files
 from compaction_kit.history.readable import read_files_by_version
@@ -29,7 +21,7 @@ from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import pattern, quoted, table_name
+from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
 from compaction_kit.table import Table
 from compaction_kit.text import format_count
@@ -204,35 +196,6 @@ def _relative(line: str, store: Store) -> str:
     path, prefix = "/" + line.removeprefix("file:").lstrip("/"), f"{store.root}/"
     # The writer may have used another path to the table, by a symbolic link.
     return (path if path.startswith(prefix) else store.real(path)).removeprefix(prefix)
-
-
-def read_through_manifest(table: Table) -> DataFrame:
-    """Read with Spark the rows that a reader of the manifest gets, with the table's columns.
-
-    Raises:
-        InvalidArgumentError: There is no manifest.
-        RunFailedError: A listed file is missing, so that every reader fails.
-        UnsupportedTableError: A listed file is not in its partition's folder.
-    """
-    failed = f"The files that the manifest of {table.name} lists can't be read:"
-    listed = read_manifest(table)
-    missing = listed.filter(listed["size_bytes"].is_null())["path"].to_pylist()
-    if missing:
-        count = format_count(len(missing), "listed file")
-        raise RunFailedError(f"{failed} {count} missing, such as {missing[0]}; {_AGAIN}.")
-    for folder, path in zip(listed["partition"].to_pylist(), listed["path"].to_pylist(), strict=True):
-        if path.rpartition("/")[0] != folder:
-            raise UnsupportedTableError(f"{failed} {path} is not in its partition's folder, {folder}.")
-    return read_parquet(table, listed["path"].to_pylist())
-
-
-def read_parquet(table: Table, paths: list[str]) -> DataFrame:
-    """Read a table's files as plain Parquet, with the table's columns, and values of partitions by folder."""
-    store, schema = table.handle.store, StructType.fromJson(dict(table.log.snapshot().metadata.schema))
-    if not paths:
-        return table.spark.createDataFrame([], schema)
-    reader = table.spark.read.schema(schema).option("basePath", store.uri())
-    return reader.parquet(*(pattern(store.uri(path)) for path in paths)).select(*map(quoted, schema.names))
 
 
 def generate_manifest(table: Table) -> None:
