@@ -102,8 +102,3 @@ def look_through(
 
     look("")
     return Folder(pa.table([paths, sizes, times], schema=COLUMNS), directories)
-
-
-def list_folder(store: Store, partition_columns: Sequence[str]) -> pa.Table:
-    """List every file that VACUUM sees; see `Folder.files` and `look_through`."""
-    return look_through(store, partition_columns).files

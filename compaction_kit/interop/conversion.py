@@ -30,7 +30,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
-from compaction_kit.folder import COLUMNS, WithFiles, list_folder
+from compaction_kit.folder import COLUMNS, WithFiles, look_through
 from compaction_kit.interop.manifest import partition_folders, refusal
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
@@ -121,16 +121,13 @@ class ConvertPlan(WithFiles, Plan):
         return ConversionResult(self, open_table(self.path, spark), proof, time.time() - start)
 
 
-def plan_convert(
-    path: str | Path, partition_by: str | StructType | None = None, spark: SparkSession | None = None
-) -> ConvertPlan:
+def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPlan:
     """Plan CONVERT TO DELTA for a folder of Parquet files.
 
     Args:
         path: The folder.
         partition_by: The partition columns with their types, such as "origin STRING, day DATE". None for
             the columns in the folders' names with the types that Spark infers: "01" becomes 1.
-        spark: The session; None for `get_spark()`.
 
     Raises:
         TableNotFoundError: The folder doesn't exist.
@@ -150,10 +147,10 @@ def plan_convert(
     files = _list_files(store)
     if not files.num_rows:
         raise EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
-    session, folder = spark or get_spark(), Path(store.root)
+    spark, folder = get_spark(), Path(store.root)
     try:
-        with quiet_errors(), session_confs(session, WHOLE_FILES):
-            schema = session.read.option("mergeSchema", "true").parquet(pattern(uri(folder))).schema
+        with quiet_errors(), session_confs(spark, WHOLE_FILES):
+            schema = spark.read.option("mergeSchema", "true").parquet(pattern(uri(folder))).schema
     except SPARK_ERRORS as error:
         # The second line names the columns or the file.
         reason = " ".join(str(error).partition("JVM stacktrace")[0].split())[:500].rstrip(".")
@@ -166,7 +163,7 @@ def plan_convert(
     if partition_by is not None:
         given = {column.name: column for column in _parsed(partition_by, by)}
         schema = StructType([given.get(column.name, column) for column in schema])
-    return ConvertPlan(folder, files, schema, by, session)
+    return ConvertPlan(folder, files, schema, by, spark)
 
 
 def _has_log(store: LocalStore) -> bool:
@@ -185,10 +182,10 @@ def _list_files(store: LocalStore) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in sorted(rows)], COLUMNS)
 
 
-def _parsed(partition_by: str | StructType, columns: tuple[str, ...]) -> StructType:
+def _parsed(partition_by: str, columns: tuple[str, ...]) -> StructType:
     try:
         with quiet_errors():
-            schema = parse_ddl(partition_by) if isinstance(partition_by, str) else partition_by
+            schema = parse_ddl(partition_by)
     except SPARK_ERRORS as error:
         why = f'partition_by="{partition_by}" can\'t be read: {reason_of(error)}.'
         raise InvalidArgumentError(why) from None
@@ -307,7 +304,8 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
 
 
 def _dead_files(table: Table) -> pa.Table:
-    found = list_folder(table.handle.store, table.files().partition_columns).select(["path", "size_bytes"])
+    found = look_through(table.handle.store, table.files().partition_columns).files
+    found = found.select(["path", "size_bytes"])
     live = places(table.log.snapshot().live["path"], table.handle.store)
     return found.filter(pc.invert(pc.is_in(found["path"], value_set=live))).sort_by("path")
 
