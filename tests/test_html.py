@@ -157,7 +157,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
         RestoreResult(2, 0, 1, 1, 1, 1, True, 1.0),
         replace(vacuum, warning=NAME),
         VacuumResult(
-            paths, left, (NAME,), (NAME,), (2, 3), [0], False, 1.0
+            paths, left, (NAME,), (2, 3), [0], False, 1.0
         ),
         Checked("Right", NAME),
         ck.survey([table.path, root / f"missing {FOLDER}"]),

@@ -111,7 +111,7 @@ class VacuumPlan(WithFiles, Plan):
             if not self.is_empty:
                 delete(handle, self.files, self.empty_directories, retain, look)
             look()
-        return _result(self, before.folder.files["path"], readable, start)
+        return _result(self, readable, start)
 
     def explain(self) -> str:
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
@@ -238,7 +238,7 @@ def _check_fresh(plan: VacuumPlan) -> FilesByVersion:
     return before
 
 
-def _result(plan: VacuumPlan, before: pa.ChunkedArray, readable: list[int], start: float) -> VacuumResult:
+def _result(plan: VacuumPlan, readable: list[int], start: float) -> VacuumResult:
     store, after = plan.handle.store, read_files_by_version(plan.handle)
     planned = plan.files.select(["path", "size_bytes"])
     exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
@@ -250,18 +250,15 @@ def _result(plan: VacuumPlan, before: pa.ChunkedArray, readable: list[int], star
         f"version {after.latest}, committed during the run, names it",
         "the file system refused to delete it",
     )
-    there = pa.chunked_array([*planned["path"].chunks, *after.folder.files["path"].chunks], pa.string())
-    not_planned = before.filter(pc.invert(pc.is_in(before, value_set=there))).to_pylist()
     is_now = dict(zip(after.versions.tolist(), after.statuses().tolist(), strict=True))
     lost = [version for version in readable if is_now.get(version) != YES]
     by_vacuum = (pc.field("version") > plan.version) & pc.starts_with(pc.field("operation"), "VACUUM ")
     return VacuumResult(
         files=planned.filter(pc.invert(exists)),
         not_deleted=left.append_column("why", why),
-        not_planned=tuple(not_planned),
         directories=tuple(path for path in plan.empty_directories if not store.is_folder(path)),
         commits=tuple(after.commits.filter(by_vacuum)["version"].to_pylist()),
         versions_lost=lost,
-        as_planned=not len(left) and not not_planned and lost == plan.versions_lost,
+        as_planned=not len(left) and lost == plan.versions_lost,
         seconds=time.monotonic() - start,
     )

@@ -38,7 +38,6 @@ class VacuumResult(WithFiles, Result):
     Attributes:
         files: The deleted files: path (string, relative to the table, decoded), size_bytes (int64).
         not_deleted: The planned files that were not deleted: path, size_bytes, why (string).
-        not_planned: Paths that no longer exist and were not planned: others deleted them.
         directories: The paths of the deleted folders.
         commits: The versions that VACUUM committed, its start and its end, if it commits any.
         versions_lost: The versions that could be read before the run and can't after it.
@@ -47,7 +46,6 @@ class VacuumResult(WithFiles, Result):
 
     files: pa.Table
     not_deleted: pa.Table
-    not_planned: tuple[str, ...]
     directories: tuple[str, ...]
     commits: tuple[int, ...]
     versions_lost: list[int]
@@ -68,8 +66,6 @@ class VacuumResult(WithFiles, Result):
             facts["folders"] = f"{format_count(len(self.directories), 'empty folder')} deleted"
         if rows:
             facts["not deleted"] = f"{format_count(len(rows), 'file')}: {format_list(rows, 3, '; ')}"
-        if self.not_planned:
-            facts["not planned"] = f"{format_count(len(self.not_planned), 'file')} that others deleted"
         if self.commits:
             facts["committed"] = f"version {', '.join(map(str, self.commits))}: VACUUM's start and end"
         return facts | {"time": format_seconds(self.seconds)}
