@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, ORPHANED, OTHER, SMALL, TOMBSTONED, Chart
-from compaction_kit.text import format_count, format_size
+from compaction_kit.text import format_count
 
 _OTHERS = [(color, line) for line in ("-", ":", "-.") for color in (LIVE, OTHER, ORPHANED, TOMBSTONED)]
 
@@ -45,17 +45,12 @@ def forecast(finding: str, days: pa.Table, chosen: str, max_files: int) -> Chart
 
 
 def sink_log(
-    files: pa.Table,
-    batches: pa.Table,
-    removals: pa.Table,
-    finding: str,
-    fails_at: int | None = None,
-    with_retention: pa.Table | None = None,
+    files: pa.Table, batches: pa.Table, removals: pa.Table, finding: str, fails_at: int | None
 ) -> Chart:
     """Draw the size of the compaction file over batches, as it is and as projected; removals as ticks below.
 
     `files` come from a `SinkLog`; `batches`, `removals` and the batch that fails (None if none does) from a
-    `Projection`; `with_retention` are the batches of a projection with a retention, drawn beside them.
+    `Projection`.
     """
     known, projected = _of_kind(files, "compaction"), _of_kind(batches, "compaction")
     # The projected line begins at the last compaction file on disk.
@@ -65,12 +60,6 @@ def sink_log(
     if len(removals):
         what, first = format_count(len(removals), "file"), pc.min(removals["batch"]).as_py()
         more.append(f"The cleanup removes {what}, from batch {first:,} on")
-    if with_retention is not None:
-        shorter = _of_kind(with_retention, "compaction")
-        lines.append((pa.concat_tables([last, shorter]), NEW, "D", ":", "with the retention"))
-        if len(shorter):
-            size = format_size(shorter["size_bytes"][-1].as_py())
-            more.append(f"With the retention the compaction file would be about {size}")
     lines.append((_of_kind(files, "batch"), TOMBSTONED, "s", "none", "a batch's own file"))
     figure = style.chart(style.WIDTH, 3.4, finding, *more)
     axis = figure.subplots()
@@ -105,7 +94,7 @@ def _mark_batches(axis: Axes, batches: pa.Table, removed: list[int], fails_at: i
 
 def _draw_line(axis: Axes, rows: pa.Table, colour: str, marker: str, line: str, label: str) -> None:
     """Draw sizes over batches; what is projected has hollow points."""
-    is_known = line not in ("--", ":")
+    is_known = line != "--"
     if len(rows):
         points, face = 2.25 if line == "none" else 4.5, colour if is_known else "white"
         look: dict[str, Any] = {"color": colour, "markersize": points, "markerfacecolor": face}

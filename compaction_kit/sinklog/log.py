@@ -270,15 +270,10 @@ class SinkLog(Record):
         read_at, is_source = millis(self.read_at), self.kind == Kind.SOURCE
         return project(self.listed, times, read_at, self.policy, pace, num_batches, length, is_source)
 
-    def plot(self, num_batches: int = 100, retention: str | None = None) -> Figure:
-        """Draw the size of the compaction file so far and projected, and the files that the cleanup removes.
-
-        With `retention`, a value of the sink's option such as "7d", that projection is drawn too.
-        """
+    def plot(self, num_batches: int = 100) -> Figure:
+        """Draw the size of the compaction file, as it is and as projected, and what the cleanup removes."""
         ahead = self.project(num_batches)
-        shorter = None if retention is None else self.project(num_batches, retention).batches
-        tables = self.files, ahead.batches, ahead.removals
-        return plots.sink_log(*tables, self._growth(ahead), ahead.fails_at, shorter)
+        return plots.sink_log(self.files, ahead.batches, ahead.removals, self._growth(ahead), ahead.fails_at)
 
     def explain(self) -> str:
         """Explain the log's state, its growth, and a failure to come, one sentence or two per line."""
