@@ -67,14 +67,8 @@ def reason_of(error: BaseException) -> str:
 class CompactionKitError(Exception):
     """Base class of all errors that this package raises, without Java's stack traces.
 
-    `cause` has the error of Spark or of a library.
+    `__context__` has what Spark, Delta, a library or the caller's own code raised.
     """
-
-    @property
-    def cause(self) -> BaseException | None:
-        """What Spark, Delta, a library or the caller's own code raised; None if nothing did."""
-        raised = self.__context__
-        return (raised and raised.__cause__) or raised
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints: the caller's own lines, and the sentence."""

@@ -20,8 +20,7 @@ def test_a_librarys_error_is_kept_as_the_cause_and_not_printed(tmp_path: Path) -
     printed = "".join(traceback.format_exception(caught.value))
     assert printed.count("Traceback") == 1
     assert printed.endswith(f"CorruptLogError: {caught.value}\n")
-    assert not isinstance(caught.value.cause, CorruptLogError | None)
-    assert CorruptLogError("of itself").cause is None
+    assert not isinstance(caught.value.__context__, CorruptLogError | None)
 
 
 @pytest.mark.spark
@@ -37,7 +36,7 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
     error = shell.run_cell("number = 1\nplan.run('optimize', verify=False)").error_in_exec  # type: ignore[no-untyped-call]
     assert isinstance(error, RunFailedError)
     assert any(f"{file} does not exist" in str(error) for file in vectors)
-    assert isinstance(error.cause, Py4JJavaError)
+    assert isinstance(error.__context__, Py4JJavaError)
     assert "Java" not in "".join(traceback.format_exception(error))
     *lines, sentence = capsys.readouterr().out.strip().splitlines()
     assert sentence == f"RunFailedError: {error}"
