@@ -94,7 +94,6 @@ class Audit(TableRows):
 
 def audit(
     where: Where,
-    spark: SparkSession | None = None,
     since: datetime | str | None = None,
     progress: bool | ReportTable | None = None,
 ) -> Audit:
@@ -109,7 +108,6 @@ def audit(
 
     Args:
         where: Tables, as for `survey`.
-        spark: The session to use; None for the active one or, if rows have to be read, a new one.
         since: Commits before this time are left out; without a zone it is in the session's.
         progress: True for a progress bar, or a function that is called with the number of compared commits,
             the number of all of them, and the table of the last one.
@@ -123,7 +121,7 @@ def audit(
         >>> ck.audit("data").explain()
         '0 rewrites in data.'
     """
-    session = spark or active_spark()
+    session = active_spark()
     start = None if since is None else to_instant(since, "since", session)
     named, found = discover(where, session)
     claims = [claim for name, place in found.tables for claim in _claims(name, place, session, start)]
