@@ -111,23 +111,15 @@ class Table:
         """The latest version."""
         return self.log.segment().version
 
-    def files(
-        self,
-        version: int | None = None,
-        where: str | None = None,
-        timestamp: datetime | str | None = None,
-    ) -> Files:
+    def files(self, version: int | None = None, where: str | None = None) -> Files:
         """Return the live files of a version, from the log alone.
 
         Args:
-            version: The version; None for the latest.
+            version: The version; None for the latest. `at` returns the version of a time.
             where: SQL over partition columns, such as "origin = 'JFK'"; None for all files.
-            timestamp: A time in place of a version: selects the last version committed at or before
-                it (see `at`). Without a zone it is in the session's, spark.sql.session.timeZone.
 
         Raises:
-            InvalidArgumentError: The version can't be read, no version existed at that time, both were
-                given, or the predicate can't be used.
+            InvalidArgumentError: The version can't be read, or the predicate can't be used.
 
         Examples:
             >>> table = ck.open_table("data/flights")
@@ -136,8 +128,6 @@ class Table:
             >>> table.files(where="origin = 'JFK'").num_files
             365
         """
-        if timestamp is not None:
-            version = self.at(version, timestamp).version
         files = Files(self.log.snapshot(version))
         return files if where is None else select_partitions(self.spark, files, where)
 
