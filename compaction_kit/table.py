@@ -323,9 +323,9 @@ class Table:
         """Return one row per commit in the log; see `history.read_history`."""
         return read_history(self.handle)
 
-    def versions(self, verify: bool = False) -> pa.Table:
+    def versions(self) -> pa.Table:
         """Return one row per version, and whether it can be read; see `history.read_versions`."""
-        return read_versions(self.handle, verify=verify)
+        return read_versions(self.handle)
 
     def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
         """Return the commit of a version, or the last one at or before a time; see `history.resolve`."""

@@ -59,7 +59,7 @@ class SameContent:
         return COUNTED if self.groups[version] in self.counted else PROVED
 
 
-def read_content(needs: FilesByVersion, verify: bool = False) -> SameContent:
+def read_content(needs: FilesByVersion) -> SameContent:
     """Find the versions that have the same content.
 
     Versions have the same content if they have the same files and schema, as after a RESTORE, or if each
@@ -84,7 +84,7 @@ def read_content(needs: FilesByVersion, verify: bool = False) -> SameContent:
         commit = commits.get(first + i)
         if commit is not None and not commit["data_change"]:
             counts = counts or row_counts(needs)
-            rewrites[i] = _judge(needs.handle, commit, *counts[i], verify)
+            rewrites[i] = _judge(commit, *counts[i])
     states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
     groups = needs.versions
     lowest: dict[int, int] = {}
@@ -175,19 +175,9 @@ def first_rows(
     return FirstRows(version, rows.columns, [tuple(row) for row in found])
 
 
-def _judge(
-    handle: Handle, commit: dict[str, Any], added: int | None, removed: int | None, verify: bool
-) -> str | None:
+def _judge(commit: dict[str, Any], added: int | None, removed: int | None) -> str | None:
     """Return `PROVED` or `COUNTED` if a commit with dataChange=false is known to keep the rows."""
-    if added is not None and removed is not None and added != removed:
-        return None
-    if verify:
-        try:
-            gone, new = changed_rows(handle, commit["version"] - 1, commit["version"])
-            return PROVED if gone == new else None
-        except FileNotFoundError:
-            pass
-    if added is None or removed is None:
+    if added is None or added != removed:
         return None
     proof = stored_proof(commit["user_metadata"])
     if proof is not None and proof.num_rows == added:

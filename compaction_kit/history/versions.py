@@ -180,11 +180,8 @@ def read_storage(handle: Handle) -> Storage:
     return Storage(versions, pc.sum(orphans["size_bytes"]).as_py() or 0)
 
 
-def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
+def read_versions(handle: Handle) -> pa.Table:
     """Return the versions in the log, oldest first, and whether each can be read.
-
-    With `verify` the rows before and after each commit with dataChange=false are compared, which reads the
-    files that it added or removed, if they exist. Without, its operation and row counts are trusted.
 
     Returns:
         version (int64), timestamp (the commit time for time travel) and operation (string), null without a
@@ -194,16 +191,16 @@ def read_versions(handle: Handle, verify: bool = False) -> pa.Table:
         VACUUM may delete the first needed file, or when the guard blocks the version; null if neither
         happens, or if it can't be read. same_content_as (int64) is the lowest other version known to have the
         same rows and columns, same_content_by (string) how that is known: "identical files"; "proved",
-        because a run of this kit left the fingerprint of the rows in the commit or `verify` compared them;
-        "row counts agree", for commits by OPTIMIZE, REORG or this kit. read_instead (int64) is the latest
-        readable version with the same content, if the version can't be read. num_added, num_removed,
-        bytes_added, bytes_removed (int64) and data_change (bool) are of the commit; records_change (int64) is
-        by how many rows it changed the table, null without statistics or if the log lacks the version before.
-        num_files (int64) counts the live files, null if the version can't be read from the log.
+        because a run of this kit left the fingerprint of the rows in the commit; "row counts agree", for
+        commits by OPTIMIZE, REORG or this kit. read_instead (int64) is the latest readable version with the
+        same content, if the version can't be read. num_added, num_removed, bytes_added, bytes_removed (int64)
+        and data_change (bool) are of the commit; records_change (int64) is by how many rows it changed the
+        table, null without statistics or if the log lacks the version before. num_files (int64) counts the
+        live files, null if the version can't be read from the log.
     """
     needs = read_files_by_version(handle)
     commits, statuses, until = needs.commits, needs.statuses(), _readable_until(needs)
-    content = read_content(needs, verify)
+    content = read_content(needs)
     live = needs.totals(needs.lifetimes, np.ones(len(needs.lifetimes), np.int64))
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
     pairs = zip(needs.versions.tolist(), others, strict=True)
