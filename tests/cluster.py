@@ -15,7 +15,7 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
-from compaction_kit.java import find_java_home
+from compaction_kit.session import find_java_home
 
 # Two hosts: Spark starts no second attempt of a task on the host of the first.
 _HOSTS = ("127.0.0.1", "127.0.0.2")

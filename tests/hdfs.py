@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from compaction_kit.java import find_java_home
-from compaction_kit.session import cache_folder
+from compaction_kit.session import cache_folder, find_java_home
 
 _SPARKS = Path(pyspark.__file__).with_name("jars")
 # What the cluster needs beside Spark's own JARs. Its launcher is a test of Hadoop's, so JUnit comes along.

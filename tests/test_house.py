@@ -15,7 +15,6 @@ REACH_FILES = (
     "session.py",
     "cost.py",
     "compat.py",
-    "java.py",
     "widgets/tables.py",
     "report.py",
     "predict_reads.py",

@@ -7,7 +7,7 @@ import pyspark
 import pytest
 
 from compaction_kit.errors import SessionError
-from compaction_kit.java import find_java_home
+from compaction_kit.session import find_java_home
 
 
 def fake_java(home: Path, version: str) -> Path:
