@@ -119,8 +119,6 @@ class FilesByVersion:
         spans = self.lifetimes.select(["path", "added"]).append_column("removed", removed)
         files = self._with_vectors(spans, self.lifetimes["deletion_vector_id"])
         vectors = files.filter(pc.invert(files["is_data"]))
-        if not len(vectors):
-            return files
         data = files.filter(files["is_data"])
         return pa.concat_tables([data, _merged(vectors).select(data.column_names)])
 
