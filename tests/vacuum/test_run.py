@@ -96,7 +96,7 @@ def test_a_preview_for_later_is_refused(old: Path) -> None:
 
 
 def test_an_empty_plan_says_so_runs_and_commits_nothing(aged: Aged) -> None:
-    table = aged((1, [add("live")]))
+    table = aged((9, [add("live")]))
     before, plan = folders.listing(table), open_table(table).plan_vacuum()
     assert (plan.num_files, plan.size_bytes, plan.versions_lost) == (0, 0, [])
     assert "would delete nothing: " in plan.explain()
@@ -173,6 +173,7 @@ def test_less_than_the_tables_retention_is_planned_where_the_session_lets_delta(
     if HAS_GUARD:
         plan = partial(table.plan_vacuum, retention="24 hours")
         refused(plan, InvalidArgumentError, "would be ignored: since 4.1", "Ignore.enabled to")
+    assert table.plan_vacuum(retention="0 hours").retention == timedelta()
     confs("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")
     assert table.plan_vacuum(retention="90 minutes").retention == timedelta(hours=2)
 
