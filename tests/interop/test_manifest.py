@@ -67,7 +67,9 @@ def test_partitions_of_different_versions_are_those_of_one_version_or_of_none(li
     assert check(life).version == 2
     manifests.write_manifest(life, 0, {"p=a"})
     manifests.write_manifest(life, 3, {"p=b"})
-    assert "lists the files of no version, and the table is at version 3" in check(life).explain()
+    found = check(life)
+    assert "lists the files of no version, and the table is at version 3" in found.explain()
+    assert "its readers" not in found.facts()
 
 
 def test_lines_that_are_too_many_too_few_or_misplaced_dont_match(life: Path) -> None:
@@ -84,9 +86,15 @@ def test_lines_that_are_too_many_too_few_or_misplaced_dont_match(life: Path) -> 
         assert (found.matches, found.version) == (False, version), lines
         assert (found.count("listed, not live"), found.count("live, not listed")) == (stale, missing), lines
     # Each way to write a file's URI is the same file.
-    for prefix in ("file://", "", "file:"):
-        manifests.write_lines(life, "p=a", [f"{prefix}{life}/p=a/12"])
+    (life.parent / "link").symlink_to(life)
+    for place in (f"file://{life}", life, f"file:{life.parent}/link"):
+        manifests.write_lines(life, "p=a", [f"{place}/p=a/12"])
         assert check(life).matches
+    # All files of a version, each in the other's partition.
+    for partition, line in (("p=a", b), ("p=b", a)):
+        manifests.write_lines(life, partition, [line])
+    assert (check(life).matches, check(life).version) == (False, None)
+    manifests.write_manifest(life)
     manifests.write_lines(life, "p=a", [f"file:{life}/before"])
     assert (check(life).version, check(life).num_gone) == (None, 1)
 
@@ -97,6 +105,9 @@ def test_files_that_are_gone_make_readers_fail(life: Path) -> None:
     found = check(life)
     assert (found.num_gone, found.matches) == (1, False)
     assert found.facts()["its readers"] == "fail, as files are missing"
+    manifests.write_manifest(life)
+    (life / "p=a/12").unlink()
+    assert (check(life).num_gone, check(life).matches) == (1, False)
 
 
 def test_rows_deleted_by_a_vector_are_listed(tmp_path: Path) -> None:
