@@ -68,6 +68,7 @@ def test_entries_are_what_json_says(
     log = read(tmp_path_factory.getbasetemp() / kind, "\n".join(["v1", *lines]) + ending, kind)
     assert values_of(log) == [tuple(one.values()) for one in written]
     assert log.files["num_entries"].to_pylist() == [len(written)]
+    assert (log.next_compaction_batch, log.pace.entries_per_batch) == (19, len(written) / 10)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +132,13 @@ def test_a_gap_is_named(tmp_path: Path, files: tuple[str, ...], message: str) ->
 
 
 def test_files_that_no_reader_needs_may_be_anything(tmp_path: Path) -> None:
-    folder = make_log(tmp_path / "_spark_metadata", b3="", c9="v1", b10=f"v1\n{LINE}")
+    folder = make_log(tmp_path / "_spark_metadata", b3="junk", c9="v1", b10=f"v1\n{LINE}")
     for name in (".0.crc", ".1.tmp", "junk", "1.tmp", "01"):
         (folder / name).write_text("v1")
     (folder / "11").mkdir()
     log = sink_log(folder, policy=Policy())
     assert log.files["needed"].to_pylist() == [False, True, True]
-    assert log.num_entries == 1
+    assert (log.num_entries, log.size_bytes) == (1, len(f"v1v1\n{LINE}"))
 
 
 def test_logs_are_found_where_streams_keep_them(tmp_path: Path) -> None:
