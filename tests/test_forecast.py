@@ -172,10 +172,24 @@ def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None
     assert (rows[9]["num_runs"], rows[9]["files_removed"], rows[9]["files_added"]) == (4, 72 + 3 * 91, 4)
     assert rows[1]["seconds_to"] > rows[9]["seconds_to"] > rows[9]["seconds_from"] > 0
     assert rows[None]["seconds_to"] == 0
+    assert rows[1]["mean_files"] == 6
     assert " rewritten in 4 runs, about " in forecast.explain()
     above = table.forecast(30, 5)
     assert above.finding.endswith("; compacted every day, up to 11: above the bound of 5")
     assert above.every_days is None
+
+
+def test_dead_files_wait_for_the_vacuum_after_their_tombstones_and_they_are_old(tmp_path: Path) -> None:
+    at(tmp_path, 0, 20, handmade.protocol(), handmade.metadata(), *map(handmade.add, "abc"))
+    now = time.time()
+    at(tmp_path, 1, 10, *(handmade.remove(name, int((now - 10 * DAY) * 1000)) for name in "ab"))
+    for name, size, days in (("a", 5, 8), ("b", 9, 0.5)):
+        (tmp_path / name).write_text("x" * size)
+        os.utime(tmp_path / name, (now, now - days * DAY))
+    forecast = open_table(tmp_path).forecast(9, vacuum_days=1)
+    dead = [stored - live for live, stored in per_day(forecast, "every day", "live_bytes", "stored_bytes")]
+    assert dead == [9] * 7 + [0] * 3
+    assert forecast.schedules["most_stored_bytes"].to_pylist()[:2] == [1_014] * 2
 
 
 def test_what_cannot_be_forecast_is_refused(tmp_path: Path) -> None:
