@@ -5,6 +5,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import cost, open_table
 from compaction_kit.cost import Cost, cost_of, predict_cost
+from compaction_kit.execute import CompactionResult
 from compaction_kit.session import cache_folder
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
@@ -107,6 +109,17 @@ def test_a_cost_says_what_it_is_of() -> None:
     requests = f"about {stored.requests} requests to the store and {stored.proof_requests} for the proof"
     assert requests in str(stored)
     assert "amounts" not in stored.to_dict()
+
+
+def test_the_last_runs_count_that_did_what_was_predicted(kept: Path) -> None:
+    predicted = predict_cost(9, MIB, 1, MIB)
+    sizes = predicted.amounts[0]
+    done = [CompactionResult("arrow", "", sizes, sizes, seconds=seconds) for seconds in range(1, 15)]
+    others = {"strategy": "optimize"}, {"conflicts": ("another writer",)}, {"refusals": {0: "a reason"}}
+    runs = [*done, *(replace(done[0], **other) for other in others)]  # type: ignore[arg-type]
+    learned = [cost.learn(predicted, run).predicted for run in runs]
+    assert learned == [predicted.total(verify=False)] * 14 + [None] * 3
+    assert [run[-1] for run in json.loads(kept.read_text())["arrow"]] == [*range(3, 15)]
 
 
 @pytest.mark.spark
