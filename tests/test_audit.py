@@ -140,6 +140,7 @@ def test_true_rewrites_of_deltalake_and_of_spark_are_proved(
         rows = pa.table({"id": [number, None], "p": ["a", str(number % 2)]})
         write_deltalake(table, rows, mode="append", partition_by=["p"])
     DeltaTable(table).optimize.compact()
+    handmade.write_commit(table, 5, [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}])
     spark.sql(f"REORG TABLE delta.`{copy_of(lived)}` APPLY (PURGE)").collect()
     before, calls = folders.listing(tmp_path), list[tuple[int, int, str]]()
     found = audit(tmp_path, progress=lambda *call: calls.append(call))
