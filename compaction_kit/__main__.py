@@ -9,13 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import compaction_kit as ck
-from compaction_kit.errors import (
-    CompactionKitError,
-    EmptyTableError,
-    InvalidArgumentError,
-    RunCancelled,
-    VerificationError,
-)
+from compaction_kit import errors
 
 FINE, FOUND, NOT_DONE = 0, 1, 2
 _EXIT_CODES = """exit codes:
@@ -49,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     if not planned.is_empty and not options.yes:
         print(f"A run takes {planned.cost}.\nRun it? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise RunCancelled("Nothing was changed: answer y, or give --yes.")
+            raise errors.RunCancelled("Nothing was changed: answer y, or give --yes.")
     result = planned.run(progress=sys.stderr.isatty())
     _show(options, result, result.summary())
     return FINE
@@ -61,7 +55,7 @@ def verify(options: argparse.Namespace) -> int:
     if options.versions is None:
         found = ck.audits.rewrites(table.log)["version"].to_pylist()
         if not found:
-            raise InvalidArgumentError(
+            raise errors.InvalidArgumentError(
                 f"No commit of {options.path} rewrites files: give --versions START END."
             )
         options.versions = found[-1] - 1, found[-1]
@@ -99,12 +93,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Python flushes stdout again when it exits: into a pipe that nobody reads.
         os.dup2(os.pipe()[1], sys.stdout.fileno())
         return NOT_DONE
-    except CompactionKitError as error:
+    except errors.CompactionKitError as error:
         print(error, file=sys.stderr)
-        if isinstance(error, EmptyTableError):
+        if isinstance(error, errors.EmptyTableError):
             print("{}" if options.json else "", end="")
             return FINE
-        return FOUND if isinstance(error, VerificationError) else NOT_DONE
+        return FOUND if isinstance(error, errors.VerificationError) else NOT_DONE
     except KeyboardInterrupt:
         # A run that is interrupted raises RunCancelled, which says what is committed.
         print("Interrupted: nothing was changed.", file=sys.stderr)

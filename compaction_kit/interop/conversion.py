@@ -17,17 +17,9 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from compaction_kit import errors
 from compaction_kit.compat import parse_ddl
-from compaction_kit.errors import (
-    EmptyTableError,
-    InvalidArgumentError,
-    RunCancelled,
-    StalePlanError,
-    TableNotFoundError,
-    UnsupportedTableError,
-    VerificationError,
-    reason_of,
-)
+from compaction_kit.errors import reason_of
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
 from compaction_kit.folder import COLUMNS, WithFiles, look_through
@@ -89,7 +81,7 @@ class ConvertPlan(WithFiles, Plan):
         """
         start, spark, store = time.time(), self.spark, local_store(self.path, _WHAT)
         if not _list_files(store).equals(self.files):
-            raise StalePlanError(
+            raise errors.StalePlanError(
                 f"The files in {self.path} have changed since the plan was made: make a new plan; nothing "
                 "was changed."
             )
@@ -143,10 +135,10 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
     """
     store = local_store(path, _WHAT)
     if not store.is_folder():
-        raise TableNotFoundError(f"No folder at {path}: check the spelling.")
+        raise errors.TableNotFoundError(f"No folder at {path}: check the spelling.")
     files = _list_files(store)
     if not files.num_rows:
-        raise EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
+        raise errors.EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
     spark, folder = get_spark(), Path(store.root)
     try:
         with quiet_errors(), session_confs(spark, WHOLE_FILES):
@@ -154,7 +146,7 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
     except SPARK_ERRORS as error:
         # The second line names the columns or the file.
         reason = " ".join(str(error).partition("JVM stacktrace")[0].split())[:500].rstrip(".")
-        raise UnsupportedTableError(
+        raise errors.UnsupportedTableError(
             f"Spark can't read {path} as Parquet: {reason}; rewrite the files."
         ) from None
     # Each %XX is one character, never a byte of UTF-8 (ExternalCatalogUtils.unescapePathName).
@@ -172,7 +164,7 @@ def _has_log(store: LocalStore) -> bool:
 
 def _list_files(store: LocalStore) -> pa.Table:
     if _has_log(store):
-        raise InvalidArgumentError(f"{store.root} is a Delta table already: open it with open_table.")
+        raise errors.InvalidArgumentError(f"{store.root} is a Delta table already: open it with open_table.")
     rows = [
         (path, entry.size_bytes, entry.modified_ns)
         for folder, entries in store.walk()
@@ -188,11 +180,11 @@ def _parsed(partition_by: str, columns: tuple[str, ...]) -> StructType:
             schema = parse_ddl(partition_by)
     except SPARK_ERRORS as error:
         why = f'partition_by="{partition_by}" can\'t be read: {reason_of(error)}.'
-        raise InvalidArgumentError(why) from None
+        raise errors.InvalidArgumentError(why) from None
     # Text such as "INT" is parsed to a type without columns.
     schema = schema if isinstance(schema, StructType) else StructType()
     if tuple(schema.names) != columns:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f"partition_by names {', '.join(schema.names) or 'no column'}, but the folders are named by "
             f"{', '.join(columns) or 'none'}: give these, in this order, with their types."
         )
@@ -244,7 +236,7 @@ class ParquetPlan(Plan):
 
         def check() -> None:
             if table.version != self.version or not _dead_files(table).equals(self.moved):
-                raise StalePlanError(stale)
+                raise errors.StalePlanError(stale)
 
         def read_both() -> tuple[Fingerprint, Fingerprint]:
             by_log = table.spark.read.format("delta").load(store.uri())
@@ -261,7 +253,7 @@ class ParquetPlan(Plan):
             store.move(LOG_FOLDER, f"{self.set_aside}/{LOG_FOLDER}")
             if open_table(self.set_aside).version != self.version:
                 store.move(f"{self.set_aside}/{LOG_FOLDER}", LOG_FOLDER)
-                raise StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
+                raise errors.StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
         except OSError as error:
             raise translate(error, str(table.path), f"what was moved is in {self.set_aside}") from None
         return ConversionResult(self, table, proof, time.time() - start, self.set_aside)
@@ -284,7 +276,7 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
     store, snapshot = local_store(table.handle.store, _WHAT), table.log.snapshot()
     paths = places(snapshot.live["path"], store)
     if not len(paths):
-        raise EmptyTableError(f"{table.name} has no live file, so there is nothing to read as Parquet.")
+        raise errors.EmptyTableError(f"{table.name} has no live file: there is nothing to read as Parquet.")
     reason = refusal(snapshot)
     if open_store(table.name) != store:
         reason = "it is registered in a catalog; drop it there, and open it by its path"
@@ -293,10 +285,10 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
         if reason is None and (path.rpartition("/")[0] != folder or not _spark_reads(path)):
             reason = f"Spark wouldn't read {path} as a file of the folder {folder!r}; rewrite the table"
     if reason is not None:
-        raise UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
+        raise errors.UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
     aside = table.path.parent / f"_{table.path.name}.delta-{table.version}"
     if local_store(aside, _WHAT).is_taken(LOG_FOLDER):
-        raise InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
+        raise errors.InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
     files = pa.table({"path": paths, "size_bytes": table.files().sizes}).sort_by("path")
     schema = StructType.fromJson(dict(snapshot.metadata.schema))
     is_tracked = snapshot.metadata.configuration.get("delta.enableRowTracking", "").lower() == "true"
@@ -348,10 +340,10 @@ def _compare(
         if isinstance(error, (*SPARK_ERRORS, OSError)):
             raise translate(error, str(folder), outcome) from None
         if isinstance(error, (WorkCancelled, KeyboardInterrupt)):
-            raise RunCancelled(f"The conversion was cancelled: {outcome}.") from None
+            raise errors.RunCancelled(f"The conversion was cancelled: {outcome}.") from None
         raise
     if before != after:
-        raise VerificationError(
+        raise errors.VerificationError(
             f"The content differs: {before} {before.hash_sums} before, {after} {after.hash_sums} after; "
             f"{undo()}."
         )
