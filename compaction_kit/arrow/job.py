@@ -232,13 +232,10 @@ def run_balanced(
 
 def partition_values(source: Files, positions: np.ndarray) -> list[PartitionValues]:
     """Return the partition values of some files, given by their positions."""
-    names = source.partition_columns
-    if not names:
+    if not source.partition_columns:
         return [{} for _ in positions]
-    rows = source.partitions.take(pa.array(positions))
-    columns = [rows[f"partition.{name}"].to_pylist() for name in names]
-    keys = [source.snapshot.metadata.physical_names[name] for name in names]
-    return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]
+    keys = [source.snapshot.metadata.physical_names[name] for name in source.partition_columns]
+    return source.partitions.take(pa.array(positions)).rename_columns(keys).to_pylist()
 
 
 def row_fields(source: Files, positions: np.ndarray) -> list[dict[str, Any]]:
