@@ -327,9 +327,9 @@ class Table:
         """Return one row per version, and whether it can be read; see `history.read_versions`."""
         return read_versions(self.handle)
 
-    def at(self, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
-        """Return the commit of a version, or the last one at or before a time; see `history.resolve`."""
-        return resolve(self.handle, version, timestamp)
+    def at(self, timestamp: datetime | str) -> Resolved:
+        """Return the last commit at or before a time; see `history.resolve`."""
+        return resolve(self.handle, timestamp)
 
     def diff(self, start: int, end: int, verify: bool = False) -> Diff:
         """Return what differs between two versions; see `history.diff_versions`."""

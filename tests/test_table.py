@@ -140,6 +140,6 @@ def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -
     plan = table.plan_compaction()
     table.history(), table.plan_vacuum(), plan.explain(), plan.bins, plan.files, plan.plot()
     table.versions(), table.storage(), table.diff(1, 2), table.plan_restore(1), table.log_expiry()
-    table.at()
+    table.at(timestamp=table.history()["timestamp"][0].as_py())
     assert folders.listing(shaped) == before
     assert active_spark() is running

@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 from matplotlib.figure import Figure
 
 from compaction_kit import plots
-from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.files import SMALL_FILE_SIZE
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import read_content, row_counts
@@ -54,46 +53,32 @@ class Storage:
 class Resolved:
     """The version that time travel picks.
 
-    `timestamp` is its commit time in the session's time zone, None if its commit is no longer in the log.
-    `in_commit` says whether that is the in-commit timestamp; if not, it is the modification time of the
-    commit's file, which copying the table may change. `superseded_at` is the commit time of the next version.
+    `timestamp` is its commit time in the session's time zone. `in_commit` says whether that is the in-commit
+    timestamp; if not, it is the modification time of the commit's file, which copying the table may change.
+    `superseded_at` is the commit time of the next version; None for the latest.
     """
 
     version: int
-    timestamp: datetime | None
+    timestamp: datetime
     in_commit: bool
     superseded_at: datetime | None
 
     def __repr__(self) -> str:
         by = "by its in-commit timestamp" if self.in_commit else "by the time of its file"
-        at, until = (
-            time and show_time(time, "milliseconds") for time in (self.timestamp, self.superseded_at)
-        )
-        when = f"committed {at} {by}" if at else "its commit is no longer in the log"
-        return f"version {self.version}: {when}{f', superseded {until}' if until else ', the latest'}"
+        until = self.superseded_at and f"superseded {show_time(self.superseded_at, 'milliseconds')}"
+        at = show_time(self.timestamp, "milliseconds")
+        return f"version {self.version}: committed {at} {by}, {until or 'the latest'}"
 
 
-def resolve(handle: Handle, version: int | None = None, timestamp: datetime | str | None = None) -> Resolved:
-    """Return the commit of a version, or the last one at or before a time, or the latest.
+def resolve(handle: Handle, timestamp: datetime | str) -> Resolved:
+    """Return the last commit at or before a time.
 
     Raises:
-        InvalidArgumentError: The version can't be read from the log, no version has that time, or both
-            were given.
+        InvalidArgumentError: The value is not a time, or no version has that time.
     """
-    if version is not None and timestamp is not None:
-        raise InvalidArgumentError(
-            f"version={version!r} and timestamp={show_value(timestamp)} were both given: "
-            "choose one of the two."
-        )
     log, zone = handle.log.listed(), session_zone(handle.session)
-    if timestamp is None:
-        picked = log.segment(version).version
-    else:
-        picked = log.version_at(handle.instant(timestamp, "timestamp"))
-    versions = log.commits()["version"].to_pylist()
-    if picked not in versions:
-        return Resolved(picked, None, False, None)
-    position = versions.index(picked)
+    picked = log.version_at(handle.instant(timestamp, "timestamp"))
+    position = log.commits()["version"].to_pylist().index(picked)
     times = log.commit_times()[position : position + 2].to_pylist()
     at, *after = (time.astimezone(zone) for time in times)
     return Resolved(picked, at, log.has_in_commit_timestamp(picked), after[0] if after else None)

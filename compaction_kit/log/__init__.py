@@ -175,7 +175,7 @@ class TransactionLog:
         if millis(moment) > times[-1]:
             raise InvalidArgumentError(
                 f"timestamp={asked} is after the latest version, {versions[-1]} of {last}: choose that "
-                "time or an earlier one, or leave the timestamp out."
+                "time or an earlier one."
             )
         return versions[int(np.searchsorted(times[:stamped], millis(moment), side="right")) - 1]
 

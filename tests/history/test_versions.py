@@ -282,7 +282,7 @@ def test_log_files_go_with_all_before_a_checkpoint_when_the_last_has_expired(tmp
     assert going(midnight + timedelta(days=99)) == []
 
 
-def test_a_time_or_a_version_picks_a_commit(tmp_path: Path, shaped: Path) -> None:
+def test_a_time_picks_a_commit(tmp_path: Path, shaped: Path) -> None:
     first, second, third = times = [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
     head = [handmade.protocol(), handmade.metadata(configuration={"delta.enableInCommitTimestamps": "true"})]
     for version, time in enumerate(times):
@@ -295,10 +295,12 @@ def test_a_time_or_a_version_picks_a_commit(tmp_path: Path, shaped: Path) -> Non
     assert picked.in_commit
     shown = [time.astimezone(session_zone()).isoformat(" ", "milliseconds") for time in (second, third)]
     assert f"committed {shown[0]} by its in-commit timestamp, superseded {shown[1]}" in repr(picked)
-    assert table.at(0).timestamp == first
-    assert (table.at().version, table.at().superseded_at) == (2, None)
-    assert "by the time of its file" in repr(open_table(shaped).at(3))
-    refused(partial(table.at, 1, "2024-01-02"), InvalidArgumentError, "choose one of the two")
+    assert table.at(timestamp=first).timestamp == first
+    latest = table.at(timestamp=third)
+    assert (latest.version, latest.superseded_at) == (2, None)
+    assert repr(latest).endswith("by its in-commit timestamp, the latest")
+    committed = open_table(shaped).history()["timestamp"][3].as_py()
+    assert "by the time of its file" in repr(open_table(shaped).at(timestamp=committed))
     for timestamp, words in {"2023-12-31": "before the earliest", "2024-01-04": "after the latest"}.items():
         refused(partial(table.at, timestamp=timestamp), InvalidArgumentError, words)
 
