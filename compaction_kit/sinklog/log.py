@@ -14,7 +14,6 @@ from statistics import median
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.figure import Figure
-from pyspark.sql import SparkSession
 
 from compaction_kit import plots
 from compaction_kit.active import active_spark
@@ -69,15 +68,14 @@ def find_sink_logs(root: str | Path) -> list[str]:
     return sorted(found)
 
 
-def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy | None = None) -> "SinkLog":
+def sink_log(path: str | Path, policy: Policy | None = None) -> "SinkLog":
     """Read the log of a file sink or of a stream's file source, as it is now.
 
     Args:
         path: The sink's output folder or its `_spark_metadata`; for a source, the stream's checkpoint (its
             first source) or a folder in it, such as `sources/0`.
-        spark: The session whose settings say when the log is compacted and cleaned up. None for the running
+        policy: The settings that say when the log is compacted and cleaned up. None for those of the running
             session, or for Spark's defaults if none is running: reading a log needs no session.
-        policy: These settings, instead of the session's.
 
     Raises:
         TableNotFoundError: The path doesn't exist.
@@ -112,8 +110,8 @@ def sink_log(path: str | Path, spark: SparkSession | None = None, policy: Policy
         if kind == Kind.SINK:
             reason = "is empty: the stream has not committed a batch yet"
         raise NotASinkLogError(f"{store.root} {reason}: {_ADVICE}.")
-    session = spark or active_spark()
     if policy is None:
+        session = active_spark()
         policy = Policy() if session is None else Policy.of_session(kind, session.conf.get)
     needed = needed_files(listed)
     entries = pa.concat_tables([read_entries(store, file.name, kind) for file in needed])
@@ -251,17 +249,12 @@ class SinkLog(Record):
             seconds_between: The seconds from one batch to the next; None for the median so far.
 
         Raises:
-            InvalidArgumentError: An argument can't be used, or `retention` was given for a source.
+            InvalidArgumentError: `retention` is no length of time, or was given for a source.
         """
-        wrong = ""
-        if num_batches < 0:
-            wrong = f"num_batches={num_batches} is not a number of batches: give 0 or more."
-        elif retention is not None and self.kind == Kind.SOURCE:
-            wrong = f'retention="{retention}" is for sinks, and {self.name} is a source\'s log.'
-        elif not 0 <= (seconds_between or 0) < 366 * 86_400:
-            wrong = f"seconds_between={seconds_between}: give seconds, a year at most."
-        if wrong:
-            raise InvalidArgumentError(wrong)
+        if retention is not None and self.kind == Kind.SOURCE:
+            raise InvalidArgumentError(
+                f'retention="{retention}" is for sinks, and {self.name} is a source\'s log.'
+            )
         between = self.pace.between if seconds_between is None else timedelta(seconds=seconds_between)
         pace = replace(self.pace, between=between)
         column = "modification_time" if self.kind == Kind.SINK else "timestamp"

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from itertools import islice
 
 import pyarrow as pa
 
-from compaction_kit.errors import DAMAGE, CorruptLogError, InvalidArgumentError, first_line
+from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
 from compaction_kit.log.lines import parse_lines
 from compaction_kit.retention import parse_retention
 from compaction_kit.storage import Store
@@ -82,19 +81,9 @@ class Policy:
     cleanup_delay: timedelta = timedelta(minutes=10)
     deletion: bool = True
 
-    def __post_init__(self) -> None:
-        if self.default_interval < 1:
-            raise InvalidArgumentError(
-                f"compactInterval={self.default_interval} is not an interval: set it to 1 or more."
-            )
-
     @classmethod
     def of_session(cls, kind: Kind, conf: Callable[[str], str | None]) -> "Policy":
-        """Read the policy from a session's settings (None if not set), with Spark's defaults.
-
-        Raises:
-            InvalidArgumentError: The compaction interval is below 1.
-        """
+        """Read the policy from a session's settings (None if not set), with Spark's defaults."""
         interval = int(conf(setting(kind, "compactInterval")) or cls.default_interval)
         delay = (conf(setting(kind, "cleanupDelay")) or "10min").strip()
         retained = int(conf("spark.sql.streaming.minBatchesToRetain") or cls.min_batches_to_retain)
@@ -145,13 +134,11 @@ def needed_files(listed: tuple[BatchFile, ...]) -> tuple[BatchFile, ...]:
     first = max(((file.batch, True) for file in listed if file.is_compaction), default=(0, False))
     needed = tuple(file for file in listed if (file.batch, file.is_compaction) >= first)
     existing, latest = {file.batch for file in needed}, listed[-1].batch
-    # Don't make a list of all batches: a file's name may be a huge number.
-    missing = list(islice((batch for batch in range(first[0], latest) if batch not in existing), 6))
-    if missing:
-        names = ", ".join(map(str, missing[:5])) + " …" * (len(missing) > 5)
+    missing = next((batch for batch in range(first[0], latest) if batch not in existing), None)
+    if missing is not None:
         last = f"the latest compaction is {first[0]}.compact" if first[1] else "there is no compaction"
         raise CorruptLogError(
-            f"The log misses batch {names}: {last}, and the latest batch is {latest}; restore the missing "
+            f"The log misses batch {missing}: {last}, and the latest batch is {latest}; restore the missing "
             "files from a backup."
         )
     return needed

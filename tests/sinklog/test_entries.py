@@ -122,8 +122,8 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     ("files", "message"),
     [
         (("b0", "b2"), "misses batch 1: there is no compaction, and the latest batch is 2"),
-        (("b3",), "misses batch 0, 1, 2"),
-        (("b8", "c9", f"b{10**12}"), "misses batch 10, 11, 12, 13, 14 …: the latest compaction is 9.compact"),
+        (("b3",), "misses batch 0:"),
+        (("b8", "c9", f"b{10**12}"), "misses batch 10: the latest compaction is 9.compact"),
     ],
 )
 def test_a_gap_is_named(tmp_path: Path, files: tuple[str, ...], message: str) -> None:

@@ -1,7 +1,6 @@
 """When a log is compacted and what is kept: as Spark's own class has it."""
 
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,8 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
 from compaction_kit.compat import java_class
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
 from tests.chance import examples
-from tests.refusals import refused
 from tests.releases import streaming_class
 from tests.sinklog.streams import LINE, SparkLog, make_log, names_after, names_in, policies
 
@@ -64,11 +61,7 @@ def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream(tm
     assert sink_log(log, policy=Policy(5)).project(10).fails_at is None
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
-    for interval in (0, -1):
-        refused(partial(Policy, interval), InvalidArgumentError, f"{interval} is not an interval: set it")
-    with pytest.raises(InvalidArgumentError, match="compactInterval=0 is not an interval"):
-        Policy.of_session(Kind.SINK, {"spark.sql.streaming.fileSink.log.compactInterval": "0"}.get)
+def test_a_delay_is_read_as_spark_reads_it() -> None:
     key = "spark.sql.streaming.fileSink.log.cleanupDelay"
     texts = ("600000ms", "600000", "600s", "10m", "10min")
     assert {Policy.of_session(Kind.SINK, {key: text}.get) for text in texts} == {Policy()}
