@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.text import Html, as_html_table, format_count, format_list, shown
+from compaction_kit.text import Html, format_count, format_list, shown
 
 _MOST_SKIPPED = 20
 
@@ -56,14 +56,6 @@ class Plan(Record):
         """Return in a few sentences what the plan does and why."""
         return self.summary()
 
-    def run(self) -> Any:
-        """Do what the plan says and return what was done."""
-        raise NotImplementedError
-
-
-class Result(Record):
-    """Base class of results: what a run has done, read from the log and the folder after it."""
-
 
 @dataclass(frozen=True, repr=False)
 class TableRows(Record):
@@ -90,9 +82,6 @@ class TableRows(Record):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.finding})"
-
-    def _table(self, rows: Sequence[dict[str, str]]) -> Html:
-        return as_html_table(list(rows[0]), [list(row.values()) for row in rows])
 
     def _rest(self, count: int, most: int, noun: str) -> list[str]:
         return [f"… and {format_count(count - most, noun)} in to_arrow()"] if count > most else []

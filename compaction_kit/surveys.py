@@ -22,7 +22,7 @@ from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.records import TableRows
 from compaction_kit.table import open_table
-from compaction_kit.text import element, format_count, format_size
+from compaction_kit.text import as_html_table, element, format_count, format_size
 from compaction_kit.times import in_zone, session_zone
 
 # Each log is read by several threads already; more tables at once take memory and are hardly faster.
@@ -115,7 +115,8 @@ class Survey(TableRows):
         parts: list[object] = [element("p", element("b", f"{self.finding}."))]
         if rows:
             more = self._rest(len(rows), _MOST_ROWS, "more table")
-            table = self._table(list(map(cells, rows[:_MOST_ROWS])))
+            drawn = [cells(row) for row in rows[:_MOST_ROWS]]
+            table = as_html_table([*drawn[0]], ([*row.values()] for row in drawn))
             parts += [element("div", table, style="overflow-x:auto"), *more, SMALL, RANK]
         if failed:
             listed = (element("li", element("b", table), f": {error}") for table, error in failed)

@@ -14,7 +14,7 @@ from compaction_kit.execute.jobs import session_confs
 from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.execute.work import TIMELINE, Run, Strategy
 from compaction_kit.files import Files
-from compaction_kit.records import Result
+from compaction_kit.records import Record
 from compaction_kit.text import format_count, format_range, format_size
 from compaction_kit.verify import Fingerprint
 
@@ -33,7 +33,7 @@ BATCHES = pa.schema(
 
 
 @dataclass(frozen=True, repr=False)
-class CompactionResult(Result):
+class CompactionResult(Record):
     """What a run did; counts and bytes are read from its commits in the log.
 
     Attributes:

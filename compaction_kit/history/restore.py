@@ -23,7 +23,7 @@ from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_files_by_version
 from compaction_kit.log.snapshot import file_keys, without
-from compaction_kit.records import Plan, Result
+from compaction_kit.records import Plan, Record
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
 from compaction_kit.text import format_count, format_files, format_list, format_size, parse_count
@@ -38,7 +38,7 @@ _REPEATED = (
 
 
 @dataclass(frozen=True, repr=False)
-class RestoreResult(Result):
+class RestoreResult(Record):
     """What a restore did, by its commit: `version`, which has the content of the earlier version `restored`.
 
     `as_planned` says whether exactly the planned files were added and removed.

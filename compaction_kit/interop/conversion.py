@@ -27,7 +27,7 @@ from compaction_kit.interop.manifest import partition_folders, refusal
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.paths import places
 from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.records import Plan, Result
+from compaction_kit.records import Plan, Record
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import identifier, pattern, quoted, table_name, uri
 from compaction_kit.storage import LocalStore, local_store, open_store
@@ -303,7 +303,7 @@ def _dead_files(table: Table) -> pa.Table:
 
 
 @dataclass(frozen=True, repr=False)
-class ConversionResult(Result):
+class ConversionResult(Record):
     """What a conversion did: the plan that was run, the new Delta table or the one that became Parquet, the
     fingerprint of the rows before and after, and where the log and dead files were moved, if they were.
     """

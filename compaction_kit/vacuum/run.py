@@ -19,7 +19,7 @@ from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_
 from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.folder import WithFiles
 from compaction_kit.handle import Handle
-from compaction_kit.records import Result
+from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
@@ -32,7 +32,7 @@ _MOST_LOOKED_AT, _MOST_NAMED = 1_000, 5
 
 
 @dataclass(frozen=True, repr=False)
-class VacuumResult(WithFiles, Result):
+class VacuumResult(WithFiles, Record):
     """What a vacuum did.
 
     Attributes:
