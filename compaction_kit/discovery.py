@@ -8,13 +8,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
-from compaction_kit.errors import (
-    InvalidArgumentError,
-    NotADeltaTableError,
-    TableNotFoundError,
-    UnsupportedTableError,
-    first_line,
-)
+from compaction_kit.errors import InvalidArgumentError, TableNotFoundError, UnsupportedTableError, first_line
 from compaction_kit.folder import walk
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.query import SPARK_ERRORS
@@ -84,8 +78,6 @@ def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]
     if store.is_folder():
         found = find_tables(local_path(name) if store.is_local else name)
         return name, Discovered([(table, table) for table in found], [])
-    if store.is_taken(""):
-        raise NotADeltaTableError(f"{name} is a file: name a folder that holds Delta tables.")
     listed = None if spark is None else catalog_tables(spark, name)
     if listed is not None:
         return name, listed

@@ -160,7 +160,7 @@ def test_what_names_nothing_is_refused(lake: Path) -> None:
     refused(partial(survey, lake, max_file_size="12 parsecs"), errors.InvalidArgumentError, '"12 parsecs"')
     refused(partial(survey, "hdfs://127.0.0.1:1/lake"), errors.StorageError, "check the endpoint and network")
     refused(partial(survey, lake / "no such"), errors.TableNotFoundError, "no such", "check the spelling")
-    refused(partial(survey, handmade.commit_path(lake / "many", 0)), errors.NotADeltaTableError, "is a file")
+    refused(partial(survey, handmade.commit_path(lake / "many", 0)), errors.NotADeltaTableError, "has no")
 
 
 def test_a_survey_of_nothing_says_so(tmp_path: Path) -> None:
