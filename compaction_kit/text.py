@@ -125,7 +125,7 @@ def format_list(words: Sequence[object], most: int = 5, separator: str = ", ") -
 
 
 def format_seconds(seconds: float) -> str:
-    """Format seconds: "4.2 ms", "42 ms", "0.42 s", "1.3 s", "2 min 5 s", "3 h 4 min"."""
+    """Format seconds: "4.2 ms", "0.42 s", "1.3 s", "42 s", "10 min", "2 min 5 s", "3 h 4 min"."""
     if not seconds:
         return "0 s"
     if seconds < 0.0995:
@@ -136,10 +136,8 @@ def format_seconds(seconds: float) -> str:
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min {whole % 60} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60:,} h {minutes % 60} min"
+    number, large, small = (whole, "min", "s") if whole < 7200 else (round(seconds / 60), "h", "min")
+    return f"{number // 60:,} {large}" + (f" {number % 60} {small}" if number % 60 else "")
 
 
 def format_range(low: float, high: float) -> str:

@@ -83,8 +83,8 @@ def test_settings_of_spark_are_binary_whatever_they_are_called() -> None:
 
 def test_seconds_are_written_for_people() -> None:
     texts = {0: "0 s", 0.0042: "4.2 ms", 0.042: "42 ms", 0.0996: "0.10 s", 0.42: "0.42 s", 0.999: "1.0 s"}
-    texts |= {1.34: "1.3 s", 9.96: "10 s", 119.4: "119 s", 125: "2 min 5 s", 3780: "63 min 0 s"}
-    texts |= {7200: "2 h 0 min"}
+    texts |= {1.34: "1.3 s", 9.96: "10 s", 119.4: "119 s", 125: "2 min 5 s", 600: "10 min", 3780: "63 min"}
+    texts |= {7200: "2 h", 11_040: "3 h 4 min"}
     assert {seconds: format_seconds(seconds) for seconds in texts} == texts
     ranges = {(0.02, 0.04): "0.1 s", (0.24, 1.13): "0.2 to 1.1 s", (3.2, 7.6): "3 to 8 s"}
     ranges |= {(9.6, 30.4): "10 to 30 s", (38.4, 133): "38 s to 2 min 10 s"}
