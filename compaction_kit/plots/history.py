@@ -238,7 +238,7 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
 
 def _version_axis(axis: Axes) -> None:
     axis.set_xlabel("version")
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _count_axis(axis: Axes, top: float, most_ticks: int) -> None:

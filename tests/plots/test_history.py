@@ -102,6 +102,17 @@ def test_the_strip_of_versions_says_how_many_can_be_read() -> None:
     assert figure.axes[0].get_xlim() == (-0.5, 4.5)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_tick_is_between_two_versions(count: int) -> None:
+    versions = pa.table({"version": range(count), "readable": ["yes"] * count})
+    lives = plots.lifetimes(lives_of(("a", 0, None)), HISTORY.slice(0, count))
+    for figure in (plots.readability(versions), lives):
+        axis = figure.axes[0]
+        low, high = axis.get_xlim()
+        ticks = [tick for tick in axis.get_xticks() if low <= tick <= high]
+        assert ticks == list(range(count)), figure.get_suptitle()
+
+
 SIZES = {"size_bytes": [8 * MIB, 4 * MIB, 0], "size_bytes_after": [8 * MIB, MIB, 0]}
 STORAGE = pa.table({"kind": ["live", "tombstoned", "orphaned"]} | SIZES)
 
