@@ -74,7 +74,7 @@ def restore_box(
     said = [
         Text("error", "restore-loss", lambda: explained()[0]),
         Text("warning", "restore-plan", lambda: "\n".join(explained()[1:])),
-        Text("error", "restore-error", lambda: planning.error if planning.asked == (version(),) else ""),
+        live(JobBar(planning, "ck-planning-restore"), lambda: planning.asked == (version(),)),
     ]
     choice = live(w.HBox([run, keep]).add_class("ck-restore-choice"), lambda: plan() and not running.running)
     return w.VBox([ask, *said, choice, parts.outcome(state, running, "ck-restoring", "restored")])

@@ -20,6 +20,7 @@ from compaction_kit.errors import CompactionKitError, RunCancelled, first_line
 _ARGUMENT = re.compile(r"^([A-Za-z_ ]+)=")
 # The end of the program waits for work under way this long at most.
 _ENDING_SECONDS = 10.0
+_CANCELLED = "Cancelled: nothing was changed."
 Work = Callable[["Job"], Any]
 T = TypeVar("T")
 
@@ -134,7 +135,7 @@ class Job(Watched):
     def report(self, progress: float, message: str) -> None:
         """Show the progress; raises `RunCancelled` if the work was asked to stop."""
         if self._cancel.is_set():
-            raise RunCancelled("Cancelled: nothing was changed.")
+            raise RunCancelled(_CANCELLED)
         self.progress, self.message = min(1.0, max(self.progress, progress)), message
 
     def wait(self, seconds: float | None = None) -> None:
@@ -203,6 +204,8 @@ class Lookup(Job):
         if not same(question, self.asked):
             self.asked = question
             self._cancel.set()
+            if self._busy and not self.running:
+                self.message, self.status = "Starting", "running"
             self.start_next(partial(self._look, work, question))
 
     def forget(self, _: object = None) -> None:
@@ -214,10 +217,13 @@ class Lookup(Job):
         super().forget()
 
     def cancel(self) -> None:
-        """See `Job.cancel`; a question that waits is dropped, so that it can be asked again."""
+        """See `Job.cancel`; it ends at once, and a question that waits is dropped: it can be asked again."""
         if self._next is not None:
             self.asked = ()
         super().cancel()
+        if self.running:
+            # Work that only looks may go on, out of sight: see `ask`.
+            self.message, self.status = _CANCELLED, "cancelled"
 
     def _look(self, work: Work, question: tuple[Any, ...], job: Job) -> None:
         answer = None

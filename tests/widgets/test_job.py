@@ -165,9 +165,20 @@ def test_what_is_found_after_a_cancel_is_no_answer() -> None:
     lookup.ask(work, object())
     assert begun.wait(SECONDS)
     bar.cancel_button.click()
+    # Not only when the call that is under way returns.
+    assert (lookup.status, bar.cancel_button.disabled) == ("cancelled", True)
     go.set()
     lookup.wait(SECONDS)
     assert (lookup.status, lookup.value) == ("cancelled", None)
+
+
+def test_another_question_after_a_cancel_waits_its_turn_and_is_seen_to() -> None:
+    lookup = Lookup()
+    with held(lookup):
+        lookup.cancel()
+        lookup.ask(lambda job: "found", object())
+        assert (lookup.status, lookup.value) == ("running", None)
+    assert (lookup.status, lookup.value) == ("done", "found")
 
 
 def test_a_question_whose_turn_was_cancelled_can_be_asked_again() -> None:
