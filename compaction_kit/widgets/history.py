@@ -202,6 +202,8 @@ def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
 
     grid = Grid("Versions", _COLUMNS, choose, order=[0, -1], tick_label=_HINT).add_class("ck-versions")
     fields.bind(state, "ticked", compared=grid)
+    # They were words of another table's history.
+    state.observe(lambda _: setattr(grid, "words", ""), "name")
     state.observe(comparing.forget, "compared")
     live(
         grid,

@@ -716,8 +716,9 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     assert difference.value == table.diff(1, 3)._repr_html_()
     exec(part.as_code(), {})
     assert "table.diff(start=1, end=3)" in part.as_code()
+    grid.words = "write"
     open_table(bench, folder / "nested" / "b")
-    assert (bench.state.compared, grid.ticked, difference.value) == ([], [], "")
+    assert (bench.state.compared, grid.ticked, grid.words, difference.value) == ([], [], "", "")
 
 
 @pytest.mark.spark
