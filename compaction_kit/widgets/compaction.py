@@ -75,7 +75,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
 
     def sentence() -> str:
         if (plan := state.plan) is None:
-            return "" if state.opened.error else _no_plan(state)
+            return "" if state.input_error else _no_plan(state)
         # The figure's title says the rest.
         return "\n".join([*plan.explain().split("\n")[:2], *_takes(plan), *plan.warnings])
 
@@ -181,13 +181,13 @@ def _stops(planner: Planner) -> tuple[list[int], list[int]]:
 
 
 def _condition(files: Files | None) -> str:
-    if files is None or not files.num_files:
+    names = files and (files.partition_columns or files.data_columns)
+    if files is None or not names:
         return "p = 1"
-    name = (files.partition_columns or files.data_columns)[0]
-    column = name if name.isascii() and name.isidentifier() else quoted(name)
-    if not files.partition_columns:
+    column = names[0] if names[0].isascii() and names[0].isidentifier() else quoted(names[0])
+    if not files.partition_columns or not files.num_files:
         return f"{column} IS NOT NULL"
-    value = files.partitions[f"partition.{name}"][0].as_py()
+    value = files.partitions[f"partition.{names[0]}"][0].as_py()
     text = re.sub(r"['\\]", r"\\\g<0>", value or "")
     return f"{column} = '{text}'" if value else f"{column} IS NULL"
 
@@ -195,7 +195,7 @@ def _condition(files: Files | None) -> str:
 def _no_plan(state: WorkbenchState) -> str:
     if state.opened.pending:
         return "Planning …"
-    return state.opened.error if state.table is not None else "No plan yet: open a table."
+    return state.opened.error or "No plan yet: open a table."
 
 
 def plan_code(state: WorkbenchState) -> str:
@@ -229,8 +229,8 @@ def query_part(state: WorkbenchState) -> Part:
     live(query, placeholder=example)
     count = parts.button("Count its files", "ck-count", state.predict, style="primary")
     time = parts.button("Measure before and after", "ck-measure", state.measure)
-    live(count, disabled=lambda: state.plan is None or predicting.running)
-    live(time, lambda: state.result, disabled=lambda: measuring.running)
+    live(count, disabled=lambda: state.plan is None or predicting.running or not state.query.strip())
+    live(time, lambda: state.result, disabled=lambda: measuring.running or not state.query.strip())
     return Part(
         Text("hint", "query-hint", lambda: "No table is open." if state.table is None else _HINT),
         query,

@@ -136,8 +136,7 @@ class PartPage(Page):
         def error() -> str:
             # Under a root there are many tables, and the part is not about the one that is open.
             of_another = bool(state.root) and state.table is not None
-            is_said = part.title == "Verdict" or (part.title == "Plan" and state.input_error)
-            return "" if of_another or is_said else state.opened.error
+            return "" if of_another or part.title in ("Verdict", "Plan", "Run") else state.opened.error
 
         name = Part(Text("text", "name", lambda: state.root or state.name), on=[state], shown=True)
         failure = Part(Text("error", "table-error", error), on=[state], shown=True)

@@ -224,9 +224,9 @@ class WorkbenchState(Changes):
             files = read.files
             if files is not None and files is not self.files:
                 scope = f" where {shortened(read.where, _LONGEST_WHERE)}" if read.where else ""
-                partitions = format_count(files.stats().num_partitions, "partition")
-                count = f"{format_count(files.num_files, 'file')}{scope}"
-                size = format_size(files.size_bytes)
+                split = format_count(files.stats().num_partitions, "partition")
+                partitions = split if files.partition_columns else "not partitioned"
+                count, size = f"{format_count(files.num_files, 'file')}{scope}", format_size(files.size_bytes)
                 self.about = f"version {files.version} · {count} · {size} · {partitions}"
             self.opened = read if read.pending or read.inputs == self.inputs else read.planned(self.inputs)
 

@@ -114,6 +114,8 @@ def files_part(state: WorkbenchState) -> Part:
     def sentence() -> str:
         if state.files is None:
             return "Reading the log …" if state.opened.pending else "No table is open."
+        if not state.files.num_files:
+            return "No file is live." if not state.where else "No live file is selected."
         stats = state.files.stats()
         return (
             f"The median file has {text.format_size(stats.median_size_bytes)}, the largest "

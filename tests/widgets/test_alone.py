@@ -46,6 +46,15 @@ def test_a_part_takes_a_table_or_its_name_and_says_what_is_wrong(
     assert damaged.state.opened.error[:20] in words(damaged)
 
 
+def test_a_table_without_a_file_is_said_to_be_empty_once(tmp_path: Path) -> None:
+    table = write_log(tmp_path, [metadata()])
+    for part in (widgets.verdict, widgets.plan, widgets.run):
+        assert words(settle(part(table))).count("The table is empty at version 0") == 1, part
+    said = words(settle(ck.widgets.files(table)))
+    assert "version 0 · 0 files · 0 B · not partitioned" in said
+    assert "No file is live." in said
+
+
 def test_partitions_that_are_not_shown_are_counted_with_their_most_files(tmp_path: Path) -> None:
     cities = [*[None] * 3, *[f"city {i % 13}" for i in range(26)], "last"]
     adds = [add(f"f{i}", partition={"city": city}) for i, city in enumerate(cities)]

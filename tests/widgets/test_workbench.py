@@ -798,7 +798,7 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     assert not is_shown(at(bench, "ck-measure"))
     query.value = value
     open_table(bench, table)
-    assert query.value == ""
+    assert (query.value, at(bench, "ck-count").disabled) == ("", True)
     query.value, version = value, ck.open_table(table).version
     click(bench, "ck-count")
     figure = at(bench, "ck-prediction-figure")
