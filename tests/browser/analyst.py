@@ -586,6 +586,7 @@ class AnalystsPath(FirstLook):
         press_tab_until(page, "button.ck-restore")
         page.keyboard.press("Enter")
         expect(undone).to_contain_text("with the content of", timeout=60 * SECOND)
+        assert len(undone.inner_text().splitlines()) > 2
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         expect(verdict).to_contain_text("24 files where 4 would do")
         expect(page.locator(".ck-footer")).to_contain_text("restore done")
