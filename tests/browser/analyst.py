@@ -272,7 +272,12 @@ class FirstLook:
         expect(page.locator(".ck-about")).to_contain_text(f"{days.files} files")
 
     def test_a_slider_moved_by_keyboard_changes_plan_and_figure(self, page: Page, days: Days) -> None:
+        steps = page.locator(".ck-next button")
+        leads = box_of(steps.and_(page.get_by_role("button", name="Plan it →")))
         part(page, "Plan")
+        # It is where that leads; its place stays.
+        expect(steps.locator("visible=true")).to_have_count(0)
+        assert box_of(page.locator("button.ck-next-plan")) == leads
         sentence = page.locator(".ck-plan")
         expect(sentence).to_contain_text("fill 3 bins of at most 1 GiB in 3 partitions")
         # Nothing changes above a size that holds each partition, so that the slider ends there.
