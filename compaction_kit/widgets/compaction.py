@@ -165,7 +165,9 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
             for slider, stops in zip((smaller, target), _stops(planner), strict=True):
                 slider.offer(stops)
 
-    errors = [target.error, smaller.error, Text("error", "where-error", lambda: state.input_error)]
+    # What is no size is said by its own field.
+    other = Text("error", "where-error", lambda: "" if None in state.inputs else state.input_error)
+    errors = [target.error, smaller.error, other]
     return [target, by_output, full, smaller, where, order, budget], errors, offer
 
 

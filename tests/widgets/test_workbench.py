@@ -210,6 +210,7 @@ def test_what_is_no_size_gets_a_sentence_and_leaves_no_plan_to_run(
     box = getattr(box, "field", box)
     former, box.value = box.value, typed
     assert re.search(said, words(bench.parts[2]))
+    assert words(bench.parts[2]).count("alert") == 1
     assert bench.state.plan is None
     assert not bench.state.run()
     assert (at(bench, "ck-to-run").disabled, is_shown(at(bench, "ck-plan-figure"))) == (True, False)
