@@ -385,9 +385,13 @@ class FirstLook:
             expect(page.locator(".ck-bins-figure svg")).to_be_visible(visible=is_open == "true")
 
     @pytest.mark.parametrize(
-        "window", [(853, 480), pytest.param((900, 720), marks=pytest.mark.nightly)], indirect=True
+        "window",
+        [(853, 480), *(pytest.param(s, marks=pytest.mark.nightly) for s in ((900, 720), (390, 844)))],
+        indirect=True,
     )
     def test_nothing_is_cut_off_where_the_window_is_narrow(self, page: Page, window: tuple[int, int]) -> None:
+        # A dropdown is as wide as its longest option, unless it may be narrower.
+        page.locator(".ck-table select").evaluate("one => one.append(new Option('long '.repeat(40)))")
         for name in ("Survey", "Files", "My query", "Run", "History", "Vacuum", "Streams", "Plan"):
             part(page, name)
             expect(page.locator(f".ck-part-{name.replace(' ', '-').lower()}")).to_be_visible()
