@@ -93,7 +93,7 @@ def verdict_and_moves(table: Path) -> tuple[float, np.ndarray]:
     bench = Workbench(WorkbenchState(table))
     bench.state.loading.wait()
     seconds = time.perf_counter() - start
-    assert "would do" in find("ck-verdict", bench).value
+    assert "would do" in at(bench, "ck-verdict").value
     bench.go_to("Plan")
     slider = find("ck-max", bench).slider
     times = []
