@@ -317,8 +317,8 @@ def _actions_text(actions: pa.Table) -> text.Html:
 def vacuum_part(state: WorkbenchState) -> Part:
     """Show which versions and files a vacuum would cost; it deletes once the table's name has been typed."""
     planning, running = state.planning_vacuum, state.vacuuming
-    retention = fields.field("Retention", "as the table is set", "ck-retention", "300px", "96px")
-    keep = fields.field("Keep versions", "such as 3, 7", "ck-keep", "300px", "96px")
+    retention = fields.field("Retention", "as the table is set", "ck-retention", "250px", "96px")
+    keep = fields.field("Keep versions", "such as 3, 7", "ck-keep", "250px", "96px")
     days = Slider(label="Preview on a later day", min=0, max=_MOST_DAYS).add_class("ck-days")
     fields.bind(state, retention=retention, keep=keep, days=days)
     live(days, text=lambda: f"in {text.format_count(state.days, 'day')}" if state.days else "now")
