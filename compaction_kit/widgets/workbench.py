@@ -25,7 +25,8 @@ from compaction_kit.widgets.tables import about_text, files_part, picker, stream
 
 _SIGNS = {"running": "●", "done": "●", "cancelled": "○", "failed": "✕"}
 # Of the facts of a result, those of which the beginning is said in the line below.
-_FACTS = ("version", "deleted", "files", "seconds", "content")
+_FACTS = {fact: f"{fact} {{}}" for fact in ("version", "deleted", "files", "seconds", "content")}
+_FACTS["seconds"] = "{} s"
 # A cell that is run again shows the workbench that it showed before, with the work that is under way.
 _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 
@@ -192,12 +193,13 @@ class Workbench(Page):
 
 def _job_line(name: str, job: Job, table: str) -> str:
     """How a run is or ended, and of which table if that isn't the open one; empty if it never began."""
-    said = job.message if job.running else ""
+    said, ended = (job.message, "") if job.running else ("", f" {job.status}")
     if job.status == "done" and job.result is not None:
         facts = job.result.facts()
-        said = " · ".join(f"{fact} {re.split(' [(]|:', facts[fact])[0]}" for fact in _FACTS if fact in facts)
+        words = {fact: re.split(" [(]|:", facts[fact])[0] for fact in _FACTS if fact in facts}
+        said = " · ".join(_FACTS[fact].format(word) for fact, word in words.items())
     elif job.status in ("idle", "done"):
         return ""
     # How it ended badly is said where its result would be.
-    words = [f"{_SIGNS[job.status]} {name} {job.status}", *([said] if said else [])]
-    return ": ".join(words) + (f", of {job.about}" if job.about not in ("", table) else "")
+    line = ": ".join(filter(None, (f"{_SIGNS[job.status]} {name}{ended}", said)))
+    return line + (f", of {job.about}" if job.about not in ("", table) else "")

@@ -589,7 +589,7 @@ def test_a_cell_that_is_run_again_shows_its_workbench_as_it_was(
         other, again = run("two"), run("one")
         assert again is first is not other
         assert (again.state.name, again.rail.value) == (str(folder / "nested" / "b"), "Plan")
-        assert "running" in words(at(again, "ck-footer"))
+        assert "● run: Starting" in words(at(again, "ck-footer"))
     assert run("one", folder / "nested") is first
     assert at(first, "ck-root").value == str(folder / "nested")
     first.close()
