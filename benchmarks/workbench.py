@@ -20,10 +20,10 @@ from jupyter_client.manager import start_new_kernel
 from benchmarks import timed
 from compaction_kit import widgets
 from compaction_kit.datasets import flights
-from compaction_kit.widgets.parts import find
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
 from tests import handmade
+from tests.widgets.pages import at
 
 NUM_FILES = 100_000
 NUM_PARTITIONS = 500
@@ -40,9 +40,9 @@ METADATA = handmade.metadata({"id": "long", "p": "string"}, ["p"])
 FIRST_LOOK = """
 import time
 import compaction_kit as ck
-from compaction_kit.widgets.parts import find
+from tests.widgets.pages import at
 bench = ck.workbench({root!r})
-figure = find("ck-files-figure", bench)
+figure = at(bench, "ck-files-figure")
 while "<svg" not in figure.value:
     time.sleep(0.01)
 """
@@ -95,7 +95,7 @@ def verdict_and_moves(table: Path) -> tuple[float, np.ndarray]:
     seconds = time.perf_counter() - start
     assert "would do" in at(bench, "ck-verdict").value
     bench.go_to("Plan")
-    slider = find("ck-max", bench).slider
+    slider = at(bench, "ck-max").slider
     times = []
     for _ in range(ROUNDS):
         for place in PLACES:
@@ -132,7 +132,7 @@ def write_history(folder: Path) -> None:
 def history_steps(table: Path) -> dict[str, float]:
     """Seconds until the history is listed, and of what people do there."""
     page = widgets.history(table)
-    grid = find("ck-versions", page)
+    grid = at(page, "ck-versions")
 
     def wait() -> None:
         for job in page.jobs * 3:

@@ -267,8 +267,7 @@ def _draw_strip(figure: Chart, axis: Axes, versions: pa.Table) -> None:
     axis.spines[["left", "bottom"]].set_visible(False)
     counts = Counter(readable)
     looks = {f"{name} ({counts[name]:,})": look for name, look in _READABLE.items() if counts[name]}
-    title: dict[str, Any] = {"title": "Can it be read?", "title_fontsize": style.SMALLEST_TEXT}
-    style.legend(figure, "outside lower right", looks, **title)
+    style.legend(figure, "outside lower right", looks, title="Can it be read?")
     said = ", ".join(f"{name}: {counts[name]:,}" for name in _READABLE if counts[name])
     figure.set_label(f"{figure.get_label()}. {said}")
 

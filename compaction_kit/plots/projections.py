@@ -38,9 +38,7 @@ def forecast(finding: str, days: pa.Table, chosen: str, max_files: int) -> Chart
     style.size_ticks(lower.yaxis, largest, 4)
     for axis in (upper, lower):
         style.calm(axis, "y")
-    style.legend(
-        figure, "outside lower center", ncols=5, title="compacted", title_fontsize=style.SMALLEST_TEXT
-    )
+    style.legend(figure, "outside lower center", ncols=5, title="compacted")
     return figure
 
 

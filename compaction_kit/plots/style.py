@@ -244,7 +244,8 @@ def legend(owner: Axes | Figure, loc: str, looks: Looks | None = None, **how: An
     if looks is not None:
         how["handles"] = [Patch(label=name, **fill(look)) for name, look in looks.items()]
         how.setdefault("ncols", len(looks) or 1)
-    owner.legend(**{"loc": loc, "frameon": False, "fontsize": SMALLEST_TEXT, "labelcolor": INK} | how)
+    texts = {"fontsize": SMALLEST_TEXT, "title_fontsize": SMALLEST_TEXT, "labelcolor": INK}
+    owner.legend(**{"loc": loc, "frameon": False} | texts | how)
 
 
 def boxes(

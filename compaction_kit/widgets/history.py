@@ -224,8 +224,7 @@ def _commit_folds(state: WorkbenchState) -> w.Accordion:
         table, version = state.table, state.version
 
         def work(job: Job) -> Any:
-            words = f"Reading the first {_MOST_ROWS} rows of version {version}"
-            progress = partial(job.report, 0.0, words)
+            progress = partial(job.report, 0.0, f"Reading the first {_MOST_ROWS} rows of version {version}")
             progress()
             return table and first_rows(table.handle, version, _MOST_ROWS, progress)
 

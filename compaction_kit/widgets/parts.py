@@ -53,7 +53,7 @@ class Part(w.VBox):
         prepare: Callable[[], object] = tuple,
         shown: bool = False,
     ):
-        self.title, self._code, self._records, self._prepare = title, code, records, prepare
+        self.title, self.as_code, self._records, self._prepare = title, code, records, prepare
         self.failure = Text("error", "drawing-error")
         super().__init__([self.failure, *children])
         self.add_class(f"ck-part-{title.replace(' ', '-').lower()}")
@@ -70,10 +70,6 @@ class Part(w.VBox):
     def watch(self, source: HasTraits, names: Any, when: Callable[[], bool] = lambda: True) -> None:
         """Draw when something changes, if a condition holds then."""
         source.observe(lambda _: self._on_change() if when() else None, names)
-
-    def as_code(self) -> str:
-        """Return the Python lines that do what the part does."""
-        return self._code()
 
     def section(self) -> Section | None:
         """Return the part's section of a report; None if there is nothing to show."""
@@ -122,11 +118,6 @@ def _unfolded(widgets: Iterable[w.Widget], is_open: bool = True) -> Iterator[tup
 def within(widgets: Iterable[w.Widget]) -> Iterator[w.Widget]:
     """Yield widgets and all that they hold."""
     return (widget for widget, _ in _unfolded(widgets))
-
-
-def find(css_class: str, *widgets: w.Widget) -> Any:
-    """Return the first widget of a class in these widgets."""
-    return next(one for one in within(widgets) if css_class in one._dom_classes)
 
 
 def close_all(widgets: Iterable[w.Widget]) -> None:

@@ -156,16 +156,13 @@ class Workbench(Page):
             lines = [_job_line(name, job, state.name) for name, job in runs.items()]
             return "\n".join(filter(None, lines)) or "○ ready; looking and planning change nothing"
 
-        def has_nothing() -> bool:
-            return state.files is None and state.surveying.value is None
-
-        about = "Write what all parts show into one HTML page"
-        export = parts.button("Export report", "ck-export", self._export, tooltip=about)
+        export = parts.button("Export report", "ck-export", self._export, tooltip="All parts as an HTML page")
+        live(export, disabled=lambda: writing.running or not (state.files or state.surveying.value))
         line = [
             Text("text", "status", status),
             Text("text", "saved", lambda: writing.result or ""),
             Text("error", "export-error", lambda: writing.error),
-            live(export, disabled=lambda: writing.running or has_nothing()),
+            export,
         ]
         jobs = runs.values()
         on: list[Any] = [state, state.surveying, writing, *jobs, *((job, "message") for job in jobs)]

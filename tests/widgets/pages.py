@@ -9,7 +9,7 @@ import ipywidgets as w
 
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
-from compaction_kit.widgets.parts import find, within
+from compaction_kit.widgets.parts import within
 from compaction_kit.widgets.workbench import Workbench
 
 SECONDS = 60
@@ -54,7 +54,7 @@ def places(page: w.Widget, part: str) -> list[w.Widget]:
 
 def at(page: w.Widget, css_class: str, part: str = "") -> Any:
     """The widget of a class in a page, or in one of its parts."""
-    return find(css_class, *places(page, part))
+    return next(one for one in within(places(page, part)) if css_class in one._dom_classes)
 
 
 def folds(page: w.Widget, part: str = "") -> w.Accordion:
