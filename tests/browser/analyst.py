@@ -572,6 +572,8 @@ class AnalystsPath(FirstLook):
         expect(page.locator(".ck-tables [role=status]")).to_have_text("1 of 3", timeout=60 * SECOND)
         press_tab_until(page, ".ck-tables input")
         page.keyboard.press("Control+A")
+        page.keyboard.press("Delete")
+        expect(page.locator(".ck-tables [role=status]")).to_have_text("3 of 3")
         page.keyboard.type("shaped")
         # A list waits for one row; on the way, the first letters find two.
         expect(page.locator(".ck-tables tbody tr")).to_have_text([re.compile("shaped")])
