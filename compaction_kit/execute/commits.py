@@ -51,11 +51,12 @@ def settings(
     if proof is not None:
         first, second = proof.hash_sums
         tag += f", proved {proof.num_rows} rows {first:x} {second:x} by {'+'.join(proof.readers)}"
-    to_df = RDD.toDF
-    own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession()) if has_jvm(spark) else spark
-    # PySpark lets RDDs make DataFrames of the session that was made last.
-    RDD.toDF = to_df  # type: ignore[method-assign]
     with _SETTINGS:
+        own, to_df = spark, RDD.toDF
+        if has_jvm(spark):
+            own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+            # PySpark lets RDDs make DataFrames of the session that was made last.
+            RDD.toDF = to_df  # type: ignore[method-assign]
         text = "; ".join(filter(None, (own.conf.get(_USER_METADATA, None), tag)))
         with session_confs(own, {**WHOLE_FILES, **confs, _USER_METADATA: text}):
             yield own
