@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -200,7 +201,7 @@ def test_what_another_thread_does_in_the_session_is_its_own(
     for key, value in settings.items():
         confs(key, value)
     plan = open_table(changed, spark).plan_compaction(where="part <> 'p0002'", min_file_size="1 MiB")
-    seen, found = list[Progress](), dict[str, str | None]()
+    seen, found, to_df = list[Progress](), dict[str, str | None](), RDD.toDF
 
     def compact_the_rest(progress: Progress) -> None:
         seen.append(progress)
@@ -218,7 +219,7 @@ def test_what_another_thread_does_in_the_session_is_its_own(
     assert commits["operation"][other].as_py() == "OPTIMIZE"
     assert commits["user_metadata"][other].as_py() is None
     # RDDs too go on making DataFrames of the session.
-    assert spark.sparkContext.parallelize([(1,)]).toDF("id INT").sparkSession is spark
+    assert RDD.toDF is to_df
 
 
 @pytest.mark.parametrize("strategy", ["optimize", "arrow"])
