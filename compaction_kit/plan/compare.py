@@ -47,7 +47,8 @@ class Comparison(Record):
         touched = {row["layout"]: row["range_files"] for row in self.layouts.to_pylist()}
         best = min(touched, key=lambda name: touched[name] or 0)
         when = best if best.startswith(("now", "by ")) else f"after {best}"
-        finding = f"A narrow range of {self.column} touches the fewest files {when}"
+        how = "as many files in each layout" if len({*touched.values()}) == 1 else f"the fewest files {when}"
+        finding = f"A narrow range of {self.column} touches {how}"
         return plots.layouts(finding, touched, self.facts(), "files touched")
 
     def facts(self) -> dict[str, str]:
