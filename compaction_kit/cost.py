@@ -201,8 +201,10 @@ def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work:
 
 def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     """Keep what a run took, if it did what was predicted; returns the result with what was predicted."""
+    if result.strategy != cost.strategy.partition(",")[0]:
+        return result
     _RAN.add(cost.strategy)
-    if result.strategy != cost.strategy.partition(",")[0] or result.conflicts or result.refusals:
+    if result.conflicts or result.refusals:
         return result
     kept, steps = _kept(), result.timeline.to_pylist()
     proof = sum(step["seconds"] for step in steps if step["step"] == "proof")
