@@ -14,6 +14,7 @@ from compaction_kit.execute.delta import is_conflict
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 # A refused read isn't a missing permission to write.
 _NOT_READ = " can't be read: "
+_GONE = ("No such file or directory", "FILE_NOT_EXIST", "FileNotFoundException")
 # What the message of an error has, and the sentence to say instead.
 _SENTENCES = {
     ("No space left on device", "Disk quota exceeded"): (
@@ -81,4 +82,6 @@ def translate(
     for signs, sentence in _SENTENCES.items():
         if any(sign in text for sign in signs):
             return RunFailedError(sentence.format(table=table, outcome=outcome))
-    return RunFailedError(f"The run failed, {outcome}: {reason_of(error)}.")
+    is_gone = any(sign in text for sign in _GONE)
+    advice = "; table.versions() says which versions have all their files" if is_gone else ""
+    return RunFailedError(f"The run failed, {outcome}: {reason_of(error)}{advice}.")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -201,7 +200,9 @@ def test_what_another_thread_does_in_the_session_is_its_own(
     for key, value in settings.items():
         confs(key, value)
     plan = open_table(changed, spark).plan_compaction(where="part <> 'p0002'", min_file_size="1 MiB")
-    seen, found, to_df = list[Progress](), dict[str, str | None](), RDD.toDF
+    seen, found = list[Progress](), dict[str, str | None]()
+    # RDDs make DataFrames of the session that was made last.
+    SparkSession(spark.sparkContext, spark._jsparkSession)
 
     def compact_the_rest(progress: Progress) -> None:
         seen.append(progress)
@@ -218,8 +219,11 @@ def test_what_another_thread_does_in_the_session_is_its_own(
     commits = open_table(changed).log.commits()
     assert commits["operation"][other].as_py() == "OPTIMIZE"
     assert commits["user_metadata"][other].as_py() is None
-    # RDDs too go on making DataFrames of the session.
-    assert RDD.toDF is to_df
+    confs(f"{CONF}.minFileSize", "654321")
+    frame = spark.sparkContext.parallelize([(1,)]).toDF("id INT")
+    assert frame.sparkSession.conf.get(f"{CONF}.minFileSize") == "654321"
+    # PySpark takes the session that last made a DataFrame for the active one.
+    spark.createDataFrame([], "id INT")
 
 
 @pytest.mark.parametrize("strategy", ["optimize", "arrow"])
@@ -263,8 +267,9 @@ def test_a_data_file_that_is_damaged_or_gone_stops_every_strategy(
     fail("optimize", "")
     fail("rewrite", "")
     file.unlink()
-    fail("arrow", r"\.parquet")
-    fail("optimize", "(?i:not.exist)")
+    advice = r"; table.versions\(\) says which versions have all their files"
+    fail("arrow", rf"\.parquet.*{advice}")
+    fail("optimize", f"(?i:not.exist).*{advice}")
     assert open_table(folder).version == 0
 
 
