@@ -5,7 +5,6 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
@@ -137,7 +136,7 @@ class RestorePlan(Plan):
         def commit(spark: SparkSession) -> None:
             # The plan is checked once other runs have released the session.
             _check(self)
-            run_cancellable(spark, partial(_commit, self, spark), progress or (lambda: None))
+            run_cancellable(spark, lambda: _commit(self, spark), progress or (lambda: None))
 
         try:
             with quiet_errors():
@@ -273,9 +272,10 @@ def _commit(plan: RestorePlan, spark: SparkSession) -> None:
 
 
 def _outcome(plan: RestorePlan, tag: str) -> str:
-    for commit in commits_of(plan.handle.store, tag, plan.version):
-        return f"version {commit.version} is committed, with the content of version {plan.target}"
-    return "nothing was committed, the table is as it was"
+    commits = commits_of(plan.handle.store, tag, plan.version)
+    if not commits:
+        return "nothing was committed, the table is as it was"
+    return f"version {commits[0].version} is committed, with the content of version {plan.target}"
 
 
 def _result(plan: RestorePlan, commit: Commit, seconds: float) -> RestoreResult:
