@@ -19,7 +19,6 @@ from pyspark.sql.types import StructType
 
 from compaction_kit import errors
 from compaction_kit.compat import parse_ddl
-from compaction_kit.errors import reason_of
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
 from compaction_kit.folder import COLUMNS, WithFiles, look_through
@@ -179,7 +178,7 @@ def _parsed(partition_by: str, columns: tuple[str, ...]) -> StructType:
         with quiet_errors():
             schema = parse_ddl(partition_by)
     except SPARK_ERRORS as error:
-        why = f'partition_by="{partition_by}" can\'t be read: {reason_of(error)}.'
+        why = f'partition_by="{partition_by}" can\'t be read: {errors.reason_of(error)}.'
         raise errors.InvalidArgumentError(why) from None
     # Text such as "INT" is parsed to a type without columns.
     schema = schema if isinstance(schema, StructType) else StructType()
