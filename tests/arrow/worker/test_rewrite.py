@@ -305,6 +305,18 @@ def test_columns_with_zeros_have_no_dictionary(
 ROWS = 25_000
 
 
+@pytest.mark.parametrize("count", [255, 256, 300, 1_875, 5_000, 20_000])
+@pytest.mark.parametrize("order", ["in cycles", "sorted", "mixed"])
+def test_values_that_come_but_twice_are_found(count: int, order: str) -> None:
+    rng = np.random.default_rng(count)
+    for times in (2, 3, 50):
+        numbers = np.arange(count) % (count // times)
+        numbers = {"in cycles": numbers, "sorted": np.sort(numbers), "mixed": rng.permutation(numbers)}[order]
+        table = pa.table({"n": numbers, "s": [f"word {number}" for number in numbers]})
+        assert dictionary_columns(table) == ["n", "s"]
+    assert dictionary_columns(pa.table({"n": rng.permutation(count)})) == []
+
+
 @pytest.mark.spark
 def test_spark_chooses_the_same_columns(spark: SparkSession, tmp_path: Path) -> None:
     rng, words = np.random.default_rng(1), random.Random(1)
