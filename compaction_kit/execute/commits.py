@@ -30,7 +30,6 @@ from compaction_kit.verify import Fingerprint
 
 # Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-# Over Spark Connect all threads share a session's settings: two runs at once would use each other's.
 _SETTINGS = threading.RLock()
 _TAG = re.compile(
     r"compaction_kit (?P<strategy>\w+), plan (?P<plan>\w+)"
@@ -45,21 +44,29 @@ def settings(
     """Yield a copy of a session whose commits name the plan, and its proof, in their userMetadata.
 
     `confs` are other settings of the copy; what other threads do meanwhile in the session goes on without
-    them. Over Spark Connect the session itself has them within the `with` block. Other runs wait for its end.
+    them. Over Spark Connect the session itself has them within the `with` block, and other runs wait for its
+    end.
     """
     tag = f"compaction_kit {strategy}, plan {plan}"
     if proof is not None:
         first, second = proof.hash_sums
         tag += f", proved {proof.num_rows} rows {first:x} {second:x} by {'+'.join(proof.readers)}"
-    with _SETTINGS:
-        own, to_df = spark, RDD.toDF
-        if has_jvm(spark):
-            own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-            # PySpark lets RDDs make DataFrames of the session that was made last.
-            RDD.toDF = to_df  # type: ignore[method-assign]
+    with contextlib.nullcontext() if has_jvm(spark) else _SETTINGS:
+        own = _copied(spark)
         text = "; ".join(filter(None, (own.conf.get(_USER_METADATA, None), tag)))
         with session_confs(own, {**WHOLE_FILES, **confs, _USER_METADATA: text}):
             yield own
+
+
+def _copied(spark: SparkSession) -> SparkSession:
+    if not has_jvm(spark):
+        return spark
+    with _SETTINGS:
+        to_df = RDD.toDF
+        own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+        # PySpark lets RDDs make DataFrames of the session that was made last.
+        RDD.toDF = to_df  # type: ignore[method-assign]
+        return own
 
 
 def has_tag(user_metadata: str | None) -> bool:

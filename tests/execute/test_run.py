@@ -3,6 +3,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -224,6 +225,18 @@ def test_what_another_thread_does_in_the_session_is_its_own(
     assert frame.sparkSession.conf.get(f"{CONF}.minFileSize") == "654321"
     # PySpark takes the session that last made a DataFrame for the active one.
     spark.createDataFrame([], "id INT")
+
+
+def test_a_run_does_not_wait_for_another_one_of_the_session(changed: Path, tmp_path: Path) -> None:
+    other, pool = open_table(folders.copy(changed, tmp_path / "other")), ThreadPoolExecutor()
+
+    def run_another() -> None:
+        result = pool.submit(other.plan_compaction().run, "arrow").result(timeout=60)
+        assert (result.versions, result.verified) == ((5,), True)
+
+    result = open_table(changed).plan_compaction().run("optimize", progress=once_rewriting(run_another))
+    assert (result.versions, result.as_planned) == ((5,), True)
+    assert other.version == 5
 
 
 @pytest.mark.parametrize("strategy", ["optimize", "arrow"])
