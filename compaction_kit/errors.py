@@ -119,6 +119,14 @@ class ReadOnlyTableError(CompactionKitError, PermissionError):
 class StalePlanError(CompactionKitError):
     """The table was changed, or the plan was run, since the plan was made."""
 
+    @classmethod
+    def at(cls, planned: int, latest: int) -> "StalePlanError":
+        """Return the error of a plan whose table has a later version by now."""
+        return cls(
+            f"The plan was made at version {planned} and the table is at {latest}: make a new plan; nothing "
+            "was changed."
+        )
+
 
 class ConflictError(CompactionKitError):
     """Another writer committed a conflicting change first; the message says what it changed."""

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit.compat import changes_from, java_class, session_class, snapshot_at
+from compaction_kit.errors import StalePlanError
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.sql import uri
 
@@ -109,14 +110,16 @@ def commit_restore(
     """Commit add and remove actions in JSON as RESTORE does (RestoreTableCommand), without its joins.
 
     `versions` are the latest and the one that is restored. Returns False if nothing was committed, because
-    the table has a newer version or both versions differ in metadata or protocol. Raises as RESTORE does if
-    another writer was in the way.
+    both versions differ in metadata or protocol. Raises StalePlanError if the table has a newer version, and
+    as RESTORE does if another writer was in the way.
     """
     log, _, nothing = _latest(spark, table)
     transaction = log.startTransaction(nothing, nothing)
     new, old = transaction.snapshot(), snapshot_at(spark, log, versions[1], nothing)
     is_same = new.metadata().equals(old.metadata()) and new.protocol().equals(old.protocol())
-    if not is_same or transaction.readVersion() != versions[0]:
+    if transaction.readVersion() != versions[0]:
+        raise StalePlanError.at(versions[0], int(transaction.readVersion()))
+    if not is_same:
         return False
     transaction.updateMetadata(old.metadata(), False)
     utils, some = java_class(spark, _PYTHON_UTILS), java_class(spark, "scala.Some")

@@ -5,7 +5,6 @@ from compaction_kit.errors import (
     ConflictError,
     ReadOnlyTableError,
     RunFailedError,
-    StalePlanError,
     VerificationError,
     reason_of,
 )
@@ -51,14 +50,6 @@ class ContentDiffers(Exception):
 
 class NotCompared(Exception):
     """A proof reader didn't find equal content; the message says why."""
-
-
-def stale(planned: int, latest: int) -> StalePlanError:
-    """Make the error of a plan whose table has a later version by now."""
-    return StalePlanError(
-        f"The plan was made at version {planned} and the table is at {latest}: "
-        "make a new plan; nothing was changed."
-    )
 
 
 def translate(

@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from compaction_kit.compat import metadata_column
+from compaction_kit.errors import StalePlanError
 from compaction_kit.execute.commits import commits_of, removed_paths, settings
 from compaction_kit.execute.delta import is_conflict
-from compaction_kit.execute.failures import ContentDiffers, stale
+from compaction_kit.execute.failures import ContentDiffers
 from compaction_kit.execute.jobs import SparkJob, Watched, run_watched
 from compaction_kit.execute.work import Run, Strategy
 from compaction_kit.plan import BinPlan
@@ -82,7 +83,7 @@ class Rewrite(Strategy):
             rows, most_rows = _spread(rows, plan, positions)
             # As late as possible: `_check_start` finds what comes later.
             if (latest := run.log.segment().version) != plan.version:
-                raise stale(plan.version, latest)
+                raise StalePlanError.at(plan.version, latest)
             try:
                 _watched(run, rows, predicate, most_rows)
             except Exception as error:

@@ -17,7 +17,7 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute.commits import Commit, commits_of, other_commits, removed_paths, unnamed_files
 from compaction_kit.execute.delta import is_conflict
-from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, stale, translate
+from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, translate
 from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.proof import prove, prove_or_undo, unproved
 from compaction_kit.execute.result import CompactionResult
@@ -191,7 +191,7 @@ def _versions(commits: Sequence[Commit]) -> str:
 def _check_fresh(handle: Handle, plan: BinPlan) -> None:
     """Refuse a plan if the table has another version, or was replaced and has the same version again."""
     if (latest := handle.log.segment().version) != plan.version:
-        raise stale(plan.version, latest)
+        raise StalePlanError.at(plan.version, latest)
     planned, now = plan.source.snapshot, handle.log.snapshot(latest)
     if now is planned:
         return

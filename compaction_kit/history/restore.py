@@ -16,7 +16,7 @@ from compaction_kit.compat import has_jvm
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import Commit, commits_of, restore, restored
 from compaction_kit.execute.delta import commit_restore
-from compaction_kit.execute.failures import stale, translate
+from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
@@ -134,7 +134,6 @@ class RestorePlan(Plan):
         handle.warn_of_commit_risk()
 
         def commit(spark: SparkSession) -> None:
-            # The plan is checked once other runs have released the session.
             _check(self)
             run_cancellable(spark, lambda: _commit(self, spark), progress or (lambda: None))
 
@@ -233,7 +232,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
 def _check(plan: RestorePlan) -> None:
     now = plan_restore(plan.handle, plan.target)
     if now.version != plan.version:
-        raise stale(plan.version, now.version)
+        raise StalePlanError.at(plan.version, now.version)
     if not now.diff.files.equals(plan.diff.files):
         raise StalePlanError(
             f"The table was created again since the plan was made, with another version {plan.version}: "

@@ -113,6 +113,20 @@ def test_an_interrupted_restore_says_what_is_committed(
         assert table.diff(3, 5).same_content
 
 
+def test_a_commit_just_before_the_restore_is_not_undone(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = copy_of(lived)
+
+    def late(*args: Any) -> bool:
+        spark.sql(f"DELETE FROM delta.`{table}`").collect()
+        return commit_restore(*args)
+
+    monkeypatch.setattr(restoring, "commit_restore", late)
+    refused(open_table(table, spark).plan_restore(3).run, StalePlanError, "the table is at 5: make a new")
+    assert open_table(table).version == 5
+
+
 def test_a_restore_whose_files_are_gone_lists_them_and_is_refused(
     spark: SparkSession, copy_of: CopyOf, lived: Path
 ) -> None:
