@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.files import Histogram
+from compaction_kit.file_stats import Histogram
 from compaction_kit.skipping import measure_overlap, read_bounds
 from tests import handmade
 

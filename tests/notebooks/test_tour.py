@@ -8,7 +8,7 @@ import pytest
 import tour
 
 PLOT = (
-    "from compaction_kit import plots\nfrom compaction_kit.files import Histogram\nimport numpy as np\n"
+    "from compaction_kit import plots\nfrom compaction_kit.file_stats import Histogram\nimport numpy as np\n"
     "plots.file_sizes(Histogram.of(np.array([100, 200])), 1024)"
 )
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
-from compaction_kit.files import Histogram
+from compaction_kit.file_stats import Histogram
 from compaction_kit.text import GIB, KIB, MIB
 
 SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compaction_kit import plots
-from compaction_kit.files import Histogram
+from compaction_kit.file_stats import Histogram
 from compaction_kit.text import KIB, MIB
 
 SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])
