@@ -27,7 +27,7 @@ from compaction_kit.arrow.worker.outputs import (
     write_file,
 )
 
-# Row groups of at least these bytes are copied as they are: larger ones would gain little.
+# Row groups of at least these bytes on average are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
 
 
@@ -190,7 +190,7 @@ def _are_whole(paths: Sequence[str], reader: FileReader, schema: pa.Schema) -> b
 
     What they have in partition columns stays: readers of a Delta table take those values from the log.
     """
-    codecs = set()
+    codecs, sizes = set(), []
     for path in paths:
         with reader.opened(path) as file:
             if not file.schema_arrow.remove_metadata().equals(schema, check_metadata=True):
@@ -198,7 +198,6 @@ def _are_whole(paths: Sequence[str], reader: FileReader, schema: pa.Schema) -> b
             metadata: pq.FileMetaData = file.metadata
             for group in map(metadata.row_group, range(metadata.num_row_groups)):
                 chunks = [group.column(i) for i in range(group.num_columns)]
-                if group.num_rows and sum(chunk.total_compressed_size for chunk in chunks) < WHOLE_BYTES:
-                    return False
                 codecs.add(frozenset(chunk.compression for chunk in chunks))
-    return len(codecs) == 1
+                sizes += [sum(chunk.total_compressed_size for chunk in chunks)] if group.num_rows else []
+    return len(codecs) == 1 and sum(sizes) >= WHOLE_BYTES * len(sizes)

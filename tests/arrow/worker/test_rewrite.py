@@ -203,6 +203,19 @@ def test_row_groups_of_other_columns_are_not_copied(tmp_path: Path, monkeypatch:
     assert pq.read_table(path).to_pydict() == {"a": [None] * 2, "b": [8] * 2}
 
 
+@pytest.mark.parametrize(("rows_a_group", "found"), [(900, [900, 100] * 2), (200, [2_000])])
+def test_row_groups_are_copied_if_they_are_large_on_average(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_a_group: int, found: list[int]
+) -> None:
+    """Most writers close a row group after a number of rows, so that the last one of a file is small."""
+    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 4_000)
+    tables = [pa.table({"a": np.arange(start, start + 1_000)}) for start in (0, 1_000)]
+    one = task_of(tmp_path, tables, row_group_size=rows_a_group, use_dictionary=False, compression="none")
+    path, _ = rewrite(one)
+    assert pq.read_table(path).equals(pa.concat_tables(tables))
+    assert [group[0].num_values for group in chunks_of(path)] == found
+
+
 @given(st.sampled_from(sorted(SCALARS)), st.data())
 def test_a_column_of_one_value_is_written_for_all_files(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
