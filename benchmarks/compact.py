@@ -288,16 +288,16 @@ def nested(spark: SparkSession, table: Path, shape: Shape) -> Path:
     return table
 
 
-def flights(spark: SparkSession, table: Path, shape: Shape) -> Path:
-    """Rows of 20 columns, three of them texts, in files of one row group each, in one commit."""
+def flights(spark: SparkSession, table: Path, shape: Shape, first: int = 1) -> Path:
+    """Rows of 20 columns, three of them texts, in one commit; the first file is that many times as large."""
     rng = np.random.default_rng(shape.seed)
-    rows = shape.file_bytes // BYTES_A_FLIGHT
     sizes = {"carrier": 16, "tail": 4_000, "dest": 105}
     texts = {name: pa.array([f"{name}{i:03d}" for i in range(size)]) for name, size in sizes.items()}
     whole, real = [f"n{i:02d}" for i in range(12)], [f"n{i:02d}" for i in range(12, 17)]
     kinds = dict.fromkeys(whole, "long") | dict.fromkeys(real, "double") | dict.fromkeys(texts, "string")
     actions = [handmade.metadata(kinds)]
     for i in range(shape.files):
+        rows = shape.file_bytes // BYTES_A_FLIGHT * (1 if i else first)
         columns: dict[str, object] = {one: rng.integers(0, 1_440, rows) for one in whole}
         columns |= {one: rng.random(rows) for one in real}
         for one, words in texts.items():
@@ -314,6 +314,10 @@ SHAPES = {
     "2,000 × 5 × 6 KB": Shape(2_000, 5, 6_000, 1024 * MIB, (40, 10), 20, 1.0, random_numbers),
     "24 × 19 MB": Shape(0, 24, 19_000_000, 128 * MIB, (3, 1 / 1.3), 1.5, 1.5, random_numbers),
     "60 × 14 MB": Shape(0, 60, 14_000_000, 1024 * MIB, (30, 5), 25, 0.5, flights),
+    # As on the day after a compaction.
+    "300 MB and 20 × 750 KB": Shape(
+        0, 21, 750_000, 1024 * MIB, (20, 3), 15, 0.5, partial(flights, first=400)
+    ),
     "1,000 × 50 KB, deleted rows": Shape(0, 1_000, 50_000, 1024 * MIB, (2, 1), 1, 9, marked),
     "INT96 and nested": Shape(20, 50, 50_000, 1024 * MIB, (0, 1 / 1.3), 1.5, 1.0, nested),
 }

@@ -157,14 +157,15 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
     bins = np.bincount(bin_ids, sizes + FILE_COST, plan.num_bins)
     # As `worker.rewrite` decides, as far as the log shows it.
     may_copy = strategy == "arrow" and is_local and not tracking_columns(source.snapshot.metadata)
-    is_small = np.bincount(bin_ids, sizes < (WHOLE_BYTES if may_copy else np.inf), plan.num_bins) > 0
+    large = np.where(may_copy & (sizes >= WHOLE_BYTES), sizes, 0)
+    both, copied = (np.bincount(bin_ids, one, plan.num_bins) for one in (sizes, large))
     kept = _kept()
     is_known = plan.is_empty or {strategy, _PROOF} <= kept.keys()
     work = _Work(
         kept,
         values=float(np.where(np.isnan(rows), sizes / _BYTES_A_VALUE, rows * columns).sum()),
         columns=columns,
-        copied=float(sizes[~is_small[bin_ids]].sum() / max(sizes.sum(), 1)),
+        copied=float(copied[8 * copied >= both].sum() / max(sizes.sum(), 1)),
         largest=float(bins.max(initial=0) / max(bins.sum(), 1)),
         new_session=spark is None,
         first_run=strategy not in _RAN,

@@ -1,4 +1,4 @@
-"""Compare files that were concatenated with the files that they replace, byte by byte.
+"""Compare row groups that were copied with those of the files that are replaced, byte by byte.
 
 Row groups whose column chunks have the same bytes, types and codecs hold the same rows. Footers are read by
 pyarrow, and which files went into which is found from them, without the module that copies. Compared are
@@ -23,33 +23,35 @@ from compaction_kit.arrow.worker.inputs import legacy_sign
 
 _BLOCK_BYTES = 4 << 20
 _THREADS = min(os.cpu_count() or 1, 8)
-# A place in a file, and a number of bytes.
+# A place in a file, and a number of bytes, or two numbers of rows.
 _Span = tuple[int, int]
 
 
 class DataFile(NamedTuple):
     """A data file on a local disk or a store: a number for its partition, its place and its bytes.
 
-    `vector` is its deletion vector, as `worker.vectors.Vector` in a plain tuple.
+    `vector` is its deletion vector, as `worker.vectors.Vector` in a plain tuple; `ranges` are the rows to
+    compare, by their numbers, from and to, and `size_bytes` the bytes of these; all rows if there are none.
     """
 
     partition: int
     place: str
     size_bytes: int
     vector: tuple[Any, ...] | None = None
+    ranges: tuple[_Span, ...] = ()
 
 
 class _Footer(NamedTuple):
     """A file's footer: `groups` are equal for row groups alike, `spans` are where their column chunks are."""
 
     file: DataFile
-    num_rows: int
+    num_rows: list[int]
     groups: list[Hashable]
     spans: list[list[_Span]]
 
 
 class BytesComparison:
-    """Finds new files that consist of the row groups of replaced files.
+    """Finds the row groups of new files that are those of replaced files.
 
     Attributes:
         num_rows: How many rows were found to be the same.
@@ -62,28 +64,44 @@ class BytesComparison:
         self.stopped = threading.Event()
 
     def run(self, gone: Sequence[DataFile], new: Sequence[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
-        """Compare files; returns those of both sides that are left to be compared in another way."""
+        """Compare files; returns what is left of both sides, to be compared in another way."""
         waiting: dict[Hashable, list[_Footer]] = defaultdict(list)
-        outputs = [footer for file in new if (footer := _footer(file))]
-        for file in gone if outputs else ():
+        outputs = [(file, _footer(file)) for file in new]
+        for file in gone if any(footer for _, footer in outputs) else ():
             if footer := _footer(file):
                 waiting[footer.groups[0]].append(footer)
-        done: set[DataFile] = set()
+        copied = set[DataFile]()
         with ThreadPoolExecutor(_THREADS) as pool:
-            for output in outputs:
-                sources: list[_Footer] = []
-                at = 0
-                while at < len(output.groups):
-                    alike = waiting[output.groups[at]]
-                    found = (i for i, one in enumerate(alike) if self._is_copied(pool, one, output, at))
-                    if (number := next(found, None)) is None:
-                        break
-                    sources.append(alike.pop(number))
-                    at += len(sources[-1].groups)
-                else:
-                    self.num_rows += output.num_rows
-                    done |= {output.file, *(source.file for source in sources)}
-        return [file for file in gone if file not in done], [file for file in new if file not in done]
+            found = [self._rest(pool, one, waiting, copied) if one else file for file, one in outputs]
+        return [file for file in gone if file not in copied], [file for file in found if file]
+
+    def _rest(
+        self,
+        pool: ThreadPoolExecutor,
+        output: _Footer,
+        waiting: dict[Hashable, list[_Footer]],
+        copied: set[DataFile],
+    ) -> DataFile | None:
+        """Return the output with the rows that aren't copied; None if all are."""
+        at = row = size_bytes = 0
+        ranges: list[_Span] = []
+        while at < len(output.groups):
+            alike = waiting[output.groups[at]]
+            source = next((one for one in alike if self._is_copied(pool, one, output, at)), None)
+            count = len(source.groups) if source else 1
+            end = row + sum(output.num_rows[at : at + count])
+            if source:
+                alike.remove(source)
+                copied.add(source.file)
+                self.num_rows += end - row
+            else:
+                start = ranges.pop()[0] if ranges and ranges[-1][1] == row else row
+                ranges.append((start, end))
+                size_bytes += sum(size for _, size in output.spans[at])
+            at, row = at + count, end
+        if ranges == [(0, row)]:
+            return output.file
+        return output.file._replace(ranges=tuple(ranges), size_bytes=size_bytes) if ranges else None
 
     def _is_copied(self, pool: ThreadPoolExecutor, source: _Footer, output: _Footer, at: int) -> bool:
         """Return whether the output's row groups from one on are those of the source."""
@@ -120,12 +138,12 @@ def _footer(file: DataFile) -> _Footer | None:
         is_special = MISTRUSTED.match(writer.encode()) or "INT96" in schema
         layout = file.partition, schema, writer if is_special else ""
         groups: list[Hashable] = []
-        num_rows, spans = 0, []
+        num_rows, spans = list[int](), list[list[_Span]]()
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             chunks = [group.column(i) for i in range(group.num_columns)]
             if any(chunk.file_path for chunk in chunks):
                 return None
-            num_rows += group.num_rows
+            num_rows.append(group.num_rows)
             groups.append((layout, group.num_rows, *map(_alike, chunks)))
             spans.append(list(map(_span, chunks)))
         if groups and legacy_sign(metadata.metadata or {}) is None:

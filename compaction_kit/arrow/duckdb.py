@@ -95,7 +95,7 @@ def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> 
 def _compare_bytes(
     spark: SparkSession, files: list[list[DataFile]], watch: Callable[[float], None]
 ) -> tuple[Fingerprint, list[list[DataFile]]]:
-    """Compare files that were concatenated; returns their fingerprint, and the files of both sides left."""
+    """Compare row groups that were copied; returns their fingerprint, and what is left of both sides."""
     comparison = BytesComparison()
     total = max(sum(file.size_bytes for file in files[0]), 1)
 
@@ -133,7 +133,9 @@ def _read(
     sizes: list[int] = []
     for side, files in enumerate(sides):
         for i, file in enumerate(files):
-            if i == 0 or len(chunks[-1][1]) == _MOST_FILES or sizes[-1] >= _MOST_BYTES:
+            # A part of a file is read by a query of its own.
+            is_part = file.ranges or (i and files[i - 1].ranges)
+            if is_part or i == 0 or len(chunks[-1][1]) == _MOST_FILES or sizes[-1] >= _MOST_BYTES:
                 chunks.append((side, []))
                 sizes.append(0)
             # Plain tuples, because executors may lack this package.

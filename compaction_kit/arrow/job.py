@@ -197,8 +197,9 @@ def _cuts(sizes: np.ndarray, even: float, is_plain: bool) -> list[int]:
     most = min(int(sizes.sum()) // LEAST_PART, len(sizes))
     costs = sizes + FILE_COST
     total = float(costs.sum())
-    parts = min(round(total / even), most)
-    if parts < 2 or (sizes.min() >= worker.WHOLE_BYTES and is_plain):
+    parts, large = min(round(total / even), most), sizes[sizes >= worker.WHOLE_BYTES].sum()
+    # What is copied would be copied once more where parts are joined.
+    if parts < 2 or (2 * large >= sizes.sum() and is_plain):
         return [0, len(sizes)]
     middles = np.cumsum(costs) - costs / 2
     inner = np.searchsorted(middles, np.arange(1, parts) * total / parts)

@@ -40,11 +40,11 @@ def joined(output: Path, *files: DataFile) -> DataFile:
     return placed(output)
 
 
-def left(gone: list[DataFile], new: list[DataFile]) -> tuple[int, int, int]:
-    """The rows found to be the same, and how many files of each side are left."""
+def left(gone: list[DataFile], new: list[DataFile]) -> tuple[int, int, list[list[int]]]:
+    """The rows found to be the same, how many replaced files are left, and which rows of each new one."""
     comparison = BytesComparison()
     before, after = comparison.run(gone, new)
-    return comparison.num_rows, len(before), len(after)
+    return comparison.num_rows, len(before), [[*sum(file.ranges, ())] for file in after]
 
 
 def test_outputs_are_found_among_all_files_of_their_partition(tmp_path: Path) -> None:
@@ -52,15 +52,16 @@ def test_outputs_are_found_among_all_files_of_their_partition(tmp_path: Path) ->
     files.append(written(tmp_path / "same", table(0)))
     one = joined(tmp_path / "one", files[2], files[0])
     two = joined(tmp_path / "two", files[1], files[4], files[3])
-    assert left(files, [one, two]) == (10_000, 0, 0)
-    assert left([*files, files[0]._replace(place="gone")], [one, two]) == (10_000, 1, 0)
+    assert left(files, [one, two]) == (10_000, 0, [])
+    assert left([*files, files[0]._replace(place="gone")], [one, two]) == (10_000, 1, [])
     # Each replaced file counts once.
-    assert left(files[:4], [one, two]) == (4_000, 2, 1)
-    assert left([file._replace(partition=1) for file in files], [one, two]) == (0, 5, 2)
+    assert left(files[:4], [one, two]) == (8_000, 0, [[2_000, 4_000]])
+    assert left([file._replace(partition=1) for file in files], [one, two]) == (0, 5, [[], []])
     # Its deleted rows are in its pages.
-    assert left([files[0]._replace(vector=(b"",)), *files[1:]], [one, two]) == (4_000, 3, 1)
+    assert left([files[0]._replace(vector=(b"",)), *files[1:]], [one, two]) == (8_000, 1, [[2_000, 4_000]])
+    assert left(files[:2], [one, two]) == (4_000, 0, [[0, 2_000], [2_000, 6_000]])
     decoded = written(tmp_path / "decoded", pa.concat_tables([table(5_000), table(0)]))
-    assert left(files, [one, decoded]) == (4_000, 3, 1)
+    assert left(files, [one, decoded]) == (4_000, 3, [[]])
 
 
 CHANGES: dict[str, Callable[[pa.Table], pa.Table]] = {
@@ -79,7 +80,7 @@ def test_other_bytes_are_left_to_others(tmp_path: Path, change: str, side: str) 
     rows = pa.concat_tables([table(0), table(2_000)])
     both = written(tmp_path / "both", rows)
     copy = joined(tmp_path / "copy", both)
-    assert left([both], [copy]) == (4_000, 0, 0)
+    assert left([both], [copy]) == (4_000, 0, [])
     path = Path(both.place if side == "gone" else copy.place)
     if change in ("a bit", "a bound"):
         data = bytearray(path.read_bytes())
@@ -88,7 +89,7 @@ def test_other_bytes_are_left_to_others(tmp_path: Path, change: str, side: str) 
         path.write_bytes(data)
     else:
         written(path, CHANGES[change](rows))
-    assert left([both], [copy]) == (0, 1, 1)
+    assert left([both], [copy]) == (0, 1, [[]])
 
 
 @pytest.mark.spark
@@ -97,8 +98,8 @@ def test_copied_bins_are_proved_by_bytes_and_others_by_duckdb(
 ) -> None:
     monkeypatch.undo()
     adds, rng = [], np.random.default_rng(0)
-    for partition, count in (("a", 1_040_000), ("b", 1_000)):
-        for i in range(2):
+    for partition, counts in {"a": [1_000, 2_000, 1_040_000, 1_040_000], "b": [1_000, 1_000]}.items():
+        for i, count in enumerate(counts):
             rows = pa.table({"n": rng.integers(0, 2**62, count)})
             adds.append(handmade.write_data(tmp_path, f"p={partition}/{i}.parquet", rows, {"p": partition}))
     without = {"delta.writePartitionColumnsToParquet": "false"}
@@ -109,5 +110,8 @@ def test_copied_bins_are_proved_by_bytes_and_others_by_duckdb(
     assert result.fingerprint is not None
     assert (result.fingerprint.num_rows, result.fingerprint.readers) == (len(before), ("DuckDB", "bytes"))
     assert "compared as bytes" in str(result.fingerprint)
+    (output,) = (tmp_path / "p=a").glob("part-*.parquet")
+    footer = pq.read_metadata(output)
+    assert [footer.row_group(i).num_rows for i in range(3)] == [3_000, 1_040_000, 1_040_000]
     (info,) = handmade.actions_of(tmp_path, 1, "commitInfo")
     assert info["userMetadata"].endswith("by DuckDB+bytes")

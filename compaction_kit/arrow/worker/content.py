@@ -73,9 +73,9 @@ def read_content(
     """Read chunks of files, and yield the content of each partition in them, up to the first failure.
 
     Chunks have the number of a side, and its files that are read together, as tuples of `copied.DataFile`'s
-    fields; results are tuples of `Content`'s. `schema` has the columns to read, by physical names,
-    serialized; `report` is called with the bytes of each chunk that is done; `files` is the file system of a
-    table that isn't on a local disk.
+    fields, one alone if it has ranges; results are tuples of `Content`'s. `schema` has the columns to read,
+    by physical names, serialized; `report` is called with the bytes of each chunk that is done; `files` is
+    the file system of a table that isn't on a local disk.
     """
     spare_modules()
     try:
@@ -90,14 +90,15 @@ def read_content(
             # INT96 names no time zone, and is in this one.
             connection.execute("SET TimeZone = 'UTC'")
             for side, found in chunks:
-                partitions, places, sizes, descriptors = zip(*found, strict=True)
+                partitions, places, sizes, descriptors, (ranges, *_) = zip(*found, strict=True)
                 with storage.on_disk(list(zip(places, sizes, strict=True))) as paths:
                     partition_of = dict(zip(paths, partitions, strict=True))
                     marked = zip(paths, descriptors, strict=True)
                     vectors = {path: Vector(*vector) for path, vector in marked if vector}
                     if vectors:
                         connection.register(_DELETED, _deleted(vectors, storage))
-                    for content in _contents(connection, partition_of, columns, bool(vectors)):
+                    query = content_query(columns, bool(vectors), ranges)
+                    for content in _contents(connection, partition_of, columns, query):
                         yield tuple(content._replace(side=side))
                 report(sum(sizes))
     except Exception as error:
@@ -121,13 +122,13 @@ def _deleted(vectors: Mapping[str, Vector], storage: Storage) -> pa.Table:
 
 
 def _contents(
-    connection: Any, partition_of: dict[str, int], columns: pa.Schema, has_deleted: bool
+    connection: Any, partition_of: dict[str, int], columns: pa.Schema, query: str
 ) -> Iterator[Content]:
     paths = list(partition_of)
     _check_calendar(connection, paths, columns)
     _check_lists(connection, paths, columns)
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for path, *values in connection.execute(content_query(columns, has_deleted), [paths]).fetchall():
+    for path, *values in connection.execute(query, [paths]).fetchall():
         total = sums[partition_of[path]]
         total[:] = [a + int(b) for a, b in zip(total, values, strict=True)]
     for partition, (num_rows, first, second) in sums.items():
@@ -162,11 +163,13 @@ def _check_lists(connection: Any, paths: list[str], columns: pa.Schema) -> None:
         raise ValueError(f"{_BATCH_ROWS:,} rows or fewer have about {most:,.0f} values in lists")
 
 
-def content_query(columns: pa.Schema, has_deleted: bool = False) -> str:
+def content_query(
+    columns: pa.Schema, has_deleted: bool = False, ranges: Sequence[tuple[int, int]] = ()
+) -> str:
     """Return SQL with one parameter, a list of paths, for each path's number of rows and sums of two hashes.
 
     Columns that a file lacks are null, as for Delta's readers. `has_deleted`: `_DELETED` has rows that
-    don't count.
+    don't count. `ranges`: only these rows count; DuckDB doesn't read row groups without any of them.
     """
     path = _quoted(_PATH)
     values = [part for field in columns for part in _parts(_quoted(field.name), field.type)]
@@ -175,7 +178,7 @@ def content_query(columns: pa.Schema, has_deleted: bool = False) -> str:
         "default_value: NULL}"
         for field in columns
     )
-    numbers = ", file_row_number=true" if has_deleted else ""
+    numbers = ", file_row_number=true" if has_deleted or ranges else ""
     source = (
         f"read_parquet(?, hive_partitioning=false, filename={_text(_PATH)}{numbers}, schema=MAP{{{wanted}}})"
     )
@@ -183,6 +186,9 @@ def content_query(columns: pa.Schema, has_deleted: bool = False) -> str:
         deleted = _quoted(_DELETED)
         source += f" files ANTI JOIN {deleted} ON files.{path} = {deleted}.{path} AND "
         source += f"files.file_row_number = {deleted}.{_quoted(_ROW)}"
+    if ranges:
+        counted = (f"file_row_number BETWEEN {first} AND {end - 1}" for first, end in ranges)
+        source += f" WHERE {' OR '.join(counted)}"
     rows = f"SELECT {path}, hash({', '.join(values)}) AS row_hash FROM {source}"
     # Hashed once more: DuckDB's hash of several values is the XOR of their hashes, and the sums of such
     # hashes are equal for some rows with swapped values.

@@ -16,7 +16,7 @@ from pyarrow.fs import FileSystem
 
 from compaction_kit.arrow.concat import CannotConcatenate, concatenate
 from compaction_kit.arrow.worker.columns import Columns, Refused
-from compaction_kit.arrow.worker.files import Storage
+from compaction_kit.arrow.worker.files import Input, Storage
 from compaction_kit.arrow.worker.inputs import FileReader, RewriteTask, TextsFound
 from compaction_kit.arrow.worker.outputs import (
     STEM,
@@ -29,6 +29,8 @@ from compaction_kit.arrow.worker.outputs import (
 
 # Row groups of at least these bytes on average are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
+# Whether a file is large, and it alone; or files that aren't.
+_Piece = tuple[bool, list[Input]]
 
 
 def rewrite_bins(
@@ -149,14 +151,12 @@ def rewrite(
         Refused: A file can't be rewritten faithfully.
     """
     storage, columns = storage or Storage(), columns or _columns(task)
-    paths = [path for path, _ in task.inputs]
-    may_copy = storage.is_local and not task.row_ids and len(task.vectors) < len(paths)
-    if may_copy and min(size for _, size in task.inputs) >= WHOLE_BYTES:
+    if storage.is_local and not task.row_ids:
         # What can't be copied can be decoded.
         with contextlib.suppress(CannotConcatenate):
-            reader = FileReader(task, columns, storage)
-            if _are_whole(paths, reader, columns.plain):
-                return _copied(task, storage, columns, reader.codec.suffix)
+            reader, pieces = FileReader(task, columns, storage), _pieces(task)
+            if _is_worth_copying(pieces, reader, columns.plain):
+                return _copied(task, pieces, storage, columns, reader.codec.suffix)
     floats = FloatsFound(set(), set())
     while True:
         try:
@@ -168,30 +168,29 @@ def rewrite(
             columns = columns.leaving(found.columns)
 
 
-def _copied(task: RewriteTask, storage: Storage, columns: Columns, suffix: str) -> tuple[str, int]:
-    """Write files to one by copying row groups; those with deleted rows are rewritten before."""
-    paths, own = [], []
-    try:
-        for path, size in task.inputs:
-            if path in task.vectors:
-                path, _ = rewrite(task._replace(inputs=[(path, size)]), storage, columns)
-                own.append(path)
-            storage.check(path)
-            paths.append(path)
-        output = new_place(task, suffix)
-        return output, concatenate(paths, output, task.footer)
-    finally:
-        for path in own:
-            storage.delete(path)
+def _pieces(task: RewriteTask) -> list[_Piece]:
+    """Return the inputs in their order: large files to be copied, each alone, and what is between them."""
+
+    def is_large(one: Input) -> bool:
+        place, size_bytes = one
+        return size_bytes >= WHOLE_BYTES and place not in task.vectors
+
+    runs = [(large, list(run)) for large, run in itertools.groupby(task.inputs, is_large)]
+    return [(large, part) for large, run in runs for part in ([[one] for one in run] if large else [run])]
 
 
-def _are_whole(paths: Sequence[str], reader: FileReader, schema: pa.Schema) -> bool:
-    """Return whether all files hold large row groups of just the output's columns, of the same codecs.
+def _is_worth_copying(pieces: Sequence[_Piece], reader: FileReader, schema: pa.Schema) -> bool:
+    """Return whether large files are an eighth of the bytes, with large row groups of the output's columns.
+
+    Where they are less, it costs more to copy the others once they are rewritten than it saves.
 
     What they have in partition columns stays: readers of a Delta table take those values from the log.
     """
+    copied = [inputs[0] for large, inputs in pieces if large]
+    if 8 * sum(size for _, size in copied) < reader.task.size_bytes:
+        return False
     codecs, sizes = set(), []
-    for path in paths:
+    for path, _ in copied:
         with reader.opened(path) as file:
             if not file.schema_arrow.remove_metadata().equals(schema, check_metadata=True):
                 return False
@@ -201,3 +200,24 @@ def _are_whole(paths: Sequence[str], reader: FileReader, schema: pa.Schema) -> b
                 codecs.add(frozenset(chunk.compression for chunk in chunks))
                 sizes += [sum(chunk.total_compressed_size for chunk in chunks)] if group.num_rows else []
     return len(codecs) == 1 and sum(sizes) >= WHOLE_BYTES * len(sizes)
+
+
+def _copied(
+    task: RewriteTask, pieces: Sequence[_Piece], storage: Storage, columns: Columns, suffix: str
+) -> tuple[str, int]:
+    """Write files to one by copying the row groups of large ones; the others are rewritten before."""
+    paths, own = [], []
+    try:
+        for large, inputs in pieces:
+            path = inputs[0][0]
+            if large:
+                storage.check(path)
+            else:
+                path, _ = rewrite(task._replace(inputs=inputs), storage, columns)
+                own.append(path)
+            paths.append(path)
+        output = new_place(task, suffix)
+        return output, concatenate(paths, output, task.footer)
+    finally:
+        for path in own:
+            storage.delete(path)

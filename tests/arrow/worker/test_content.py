@@ -82,7 +82,7 @@ def write(path: Path, schema: pa.Schema, rows: list[Row], **options: Any) -> Pat
 def by_duckdb(schema: pa.Schema, *sides: list[Path]) -> list[Content]:
     """What DuckDB reads in each set of files."""
     chunks = [
-        (side, [(0, str(path), path.stat().st_size, None) for path in paths])
+        (side, [(0, str(path), path.stat().st_size, None, ()) for path in paths])
         for side, paths in enumerate(sides)
     ]
     found = read_content(chunks, schema.serialize().to_pybytes(), lambda _: None, None)
@@ -101,8 +101,8 @@ def test_deleted_rows_alone_are_left_out(tmp_path: Path, monkeypatch: pytest.Mon
     other = write(tmp_path / "other.parquet", schema, rows[:10])
     live = write(tmp_path / "live.parquet", schema, [row for row in rows if row["row"] not in deleted])
 
-    def read(*files: tuple[Path, object]) -> Content:
-        chunk = 0, [(0, str(path), path.stat().st_size, one) for path, one in files]
+    def read(*files: tuple[Path, object], ranges: tuple[tuple[int, int], ...] = ()) -> Content:
+        chunk = 0, [(0, str(path), path.stat().st_size, one, ranges) for path, one in files]
         (content,) = read_content([chunk], schema.serialize().to_pybytes(), lambda _: None, None)
         return Content(*content)
 
@@ -111,6 +111,9 @@ def test_deleted_rows_alone_are_left_out(tmp_path: Path, monkeypatch: pytest.Mon
     assert read((whole, vector), (other, None)) == expected
     assert read((whole, None), (other, None)) != expected
     assert read((whole, None), (other, vector)) != expected
+    part = write(tmp_path / "part.parquet", schema, rows[:1_000] + rows[2_500:2_600])
+    assert read((whole, None), ranges=((0, 1_000), (2_500, 2_600))) == read((part, None))
+    assert read((whole, None), ranges=((1, 1_000), (2_500, 2_601))) != read((part, None))
     wrong = (*vector[:-1], 4)
     assert "deletes more or fewer rows than the log says" in read((whole, wrong)).failure
     monkeypatch.setitem(sys.modules, "pyroaring", None)

@@ -1,6 +1,7 @@
 """Shares of bins rewritten, without Spark but for the choice of columns with a dictionary."""
 
 import datetime
+import itertools
 import random
 import subprocess
 import sys
@@ -214,6 +215,23 @@ def test_row_groups_are_copied_if_they_are_large_on_average(
     path, _ = rewrite(one)
     assert pq.read_table(path).equals(pa.concat_tables(tables))
     assert [group[0].num_values for group in chunks_of(path)] == found
+
+
+@given(st.lists(st.sampled_from([3, 2_000]), min_size=2, max_size=7))
+def test_large_files_are_copied_and_what_is_between_them_is_decoded(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int]
+) -> None:
+    folder, ends = tmp_path_factory.mktemp("mixed"), np.cumsum([0, *counts])
+    tables = [pa.table({"a": np.arange(*pair)}) for pair in itertools.pairwise(ends)]
+    one = task_of(folder, tables, row_group_size=1_500, use_dictionary=False, compression="none")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewriting, "WHOLE_BYTES", 8_000)
+        path, _ = rewrite(one)
+    assert pq.read_table(path).equals(pa.concat_tables(tables))
+    runs = [(count, len(list(run))) for count, run in itertools.groupby(counts)]
+    groups = [rows for count, many in runs for rows in ([1_500, 500] * many if count > 3 else [3 * many])]
+    assert [group[0].num_values for group in chunks_of(path)] == groups
+    assert len(list(folder.glob("part-*"))) == 1
 
 
 @given(st.sampled_from(sorted(SCALARS)), st.data())
