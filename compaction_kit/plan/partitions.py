@@ -1,7 +1,8 @@
 """Parse partition values, and group files by those that are the same to OPTIMIZE.
 
 From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to the column's type
-(conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Before, by their text.
+(conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Before, by their text; so are
+files still of which one value is "" and not of a text column.
 """
 
 import datetime
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.log.paths import HIVE_NULL, one_array
@@ -22,6 +24,7 @@ _LIMITS = {"byte": 1 << 7, "short": 1 << 15, "integer": 1 << 31, "long": 1 << 63
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
 _BOOLEANS = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
 _BOOLEANS |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
+_TEXTS = ("string", "binary")
 _DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
 
 
@@ -38,18 +41,26 @@ def partition_groups(
     Raises:
         UnsupportedTableError: A value isn't of its column's type; OPTIMIZE would turn it into null.
     """
+    columns = {
+        name.removeprefix("partition."): one_array(values).dictionary_encode(null_encoding="encode")
+        for name, values in zip(partitions.column_names, partitions.columns, strict=True)
+    }
     codes = np.zeros(partitions.num_rows, dtype=np.int64)
-    for column in partitions.column_names:
-        name = column.removeprefix("partition.")
-        encoded = one_array(partitions[column]).dictionary_encode(null_encoding="encode")
-        keys = encoded.dictionary.to_pylist()
-        if types is not None:
-            keys = [_key(value, name, types[name], time_zone) for value in keys]
-        numbers: dict[Any, int] = {}
-        of_value = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-        if len(of_value):
-            codes = codes * (len(numbers) + 1) + of_value[encoded.indices.to_numpy()]
-            codes = np.unique(codes, return_inverse=True)[1]
+    by_text = np.zeros(len(codes), dtype=bool)
+    for name, encoded in columns.items():
+        if types is not None and types[name] not in _TEXTS:
+            by_text |= (
+                pc.fill_null(pc.equal(encoded.dictionary, ""), False).take(encoded.indices).to_numpy(False)
+            )
+    for name, encoded in columns.items():
+        keys, values = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+        if types is not None and len(keys):
+            numbers: dict[Any, int] = {}
+            typed = (_key(value, name, types[name], time_zone) for value in keys)
+            of_value = np.array([numbers.setdefault(key, len(numbers)) for key in typed])
+            values = np.where(by_text, len(keys) + values, of_value[values])
+        codes = codes * (2 * len(keys) + 1) + values
+        codes = np.unique(codes, return_inverse=True)[1]
     if types is None:
         return codes
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
@@ -81,7 +92,7 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
 
 
 def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
-    text = value if kind in ("string", "binary") else value.strip()
+    text = value if kind in _TEXTS else value.strip()
     if kind in ("float", "double"):
         return float(text)
     if kind == "date":

@@ -90,3 +90,9 @@ def test_empty_text_and_null_are_apart_and_the_name_of_a_folder_of_nulls_is_no_v
     assert groups_of(["", None, "null"], "string") == groups_of(["", None, "0"], "integer") == [0, 1, 2]
     with pytest.raises(UnsupportedTableError, match='"__HIVE_DEFAULT_PARTITION__" of column p'):
         groups_of(["__HIVE_DEFAULT_PARTITION__"], "string")
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("double", [0, 1, 2, 2, 3]), ("string", [0, 0, 1, 2, 3])])
+def test_values_are_texts_beside_an_empty_one_that_is_no_text(kind: str, expected: list[int]) -> None:
+    texts = {"partition.p": ["1", " 1", "1", " 1", "1"], "partition.q": ["", "", "2", "2.0", None]}
+    assert partition_groups(pa.table(texts), {"p": "integer", "q": kind}, None).tolist() == expected
