@@ -72,7 +72,8 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
         # "" and null both read as null, and still OPTIMIZE keeps them apart.
         return value
     typed = typed_value(value, column, kind, time_zone)
-    return "NaN" if typed != typed else typed
+    # As for Java, NaN is NaN, and 0.0 isn't -0.0.
+    return repr(typed) if isinstance(typed, float) else typed
 
 
 def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
