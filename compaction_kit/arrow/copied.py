@@ -134,9 +134,8 @@ def _footer(file: DataFile) -> _Footer | None:
         metadata = pq.read_metadata(file.place)
         # Without the root's name, which differs between writers.
         schema, writer = str(metadata.schema).split("\n", 2)[2], metadata.created_by
-        # Readers read some writers' pages, and INT96, in another way.
-        is_special = MISTRUSTED.match(writer.encode()) or "INT96" in schema
-        layout = file.partition, schema, writer if is_special else ""
+        # Readers read some writers' pages in another way.
+        layout = file.partition, schema, writer if MISTRUSTED.match(writer.encode()) else ""
         groups: list[Hashable] = []
         num_rows, spans = list[int](), list[list[_Span]]()
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
