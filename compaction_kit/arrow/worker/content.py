@@ -196,26 +196,25 @@ def content_query(
     return f"SELECT {path}, count(*), {sums} FROM ({rows}) GROUP BY ALL"
 
 
-def _parts(value: str, kind: pa.DataType, depth: int = 0) -> list[str]:
+def _parts(value: str, kind: pa.DataType) -> list[str]:
     """Return what to hash of a value, so that different values have different hashes."""
     if pa.types.is_floating(kind):
         return [value, f"signbit({value}) AND {value} = 0"]
     if pa.types.is_struct(kind):
         fields = [(f"struct_extract({value}, {_text(field.name)})", field.type) for field in kind]
-        return [*(part for field in fields for part in _parts(*field, depth)), f"{value} IS NULL"]
-    item = f"item{depth}"
+        return [*(part for field in fields for part in _parts(*field)), f"{value} IS NULL"]
     if pa.types.is_map(kind):
-        parts = _parts(f"{item}.key", kind.key_type, depth + 1)
-        parts += _parts(f"{item}.value", kind.item_type, depth + 1)
+        parts = [*_parts("item.key", kind.key_type), *_parts("item.value", kind.item_type)]
         entries = f"map_entries({value})"
-        return [f"len({entries})", f"list_sort({_hashes(entries, item, parts)})"]
+        return [f"len({entries})", f"list_sort({_hashes(entries, parts)})"]
     if pa.types.is_list(kind):
-        return [f"len({value})", _hashes(value, item, _parts(item, kind.value_type, depth + 1))]
+        return [f"len({value})", _hashes(value, _parts("item", kind.value_type))]
     return [value]
 
 
-def _hashes(items: str, item: str, parts: list[str]) -> str:
-    return f"list_transform({items}, lambda {item}: hash({', '.join(parts)}))"
+def _hashes(items: str, parts: list[str]) -> str:
+    # Of lists in lists, an inner item hides the outer one.
+    return f"list_transform({items}, lambda item: hash({', '.join(parts)}))"
 
 
 def type_name(kind: pa.DataType) -> str:
