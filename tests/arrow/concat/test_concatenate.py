@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compaction_kit.arrow.concat import CannotConcatenate, concatenate, copying
-from compaction_kit.arrow.concat.thrift import decode
+from compaction_kit.arrow.concat.thrift import BINARY, I64, STRUCT, decode, encode
 from tests.arrow import values
 from tests.chance import examples
 
@@ -71,6 +71,17 @@ def footer_of(data: bytes) -> dict[int, Any]:
     """A file's FileMetaData: plain values by field number."""
     found: dict[int, Any] = plain(decode(data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :])[0])
     return found
+
+
+def change_footer(path: Path, change: Callable[..., object]) -> None:
+    """Change a file's FileMetaData, its last RowGroup, and the first ColumnChunk in that."""
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = decode(data, start)[0]
+    group = footer[4][1][1][-1]
+    change(footer, group, group[1][1][1][0])
+    written = encode(footer)
+    path.write_bytes(data[:start] + written + len(written).to_bytes(4, "little") + b"PAR1")
 
 
 def plain(struct: Any) -> Any:
@@ -262,10 +273,29 @@ def test_too_many_row_groups_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
         concatenated([path], tmp_path / "output")
 
 
-def test_files_of_later_formats_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "part", pa.table({"i": [1]}))
-    data, length = path.read_bytes(), int.from_bytes(path.read_bytes()[-8:-4], "little") + 2
-    # Field 12, after 7, the column orders: a binary of no bytes.
-    path.write_bytes(data[:-9] + b"\x58\0\0" + length.to_bytes(4, "little") + b"PAR1")
-    with pytest.raises(CannotConcatenate, match="field 12 in its FileMetaData"):
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda footer, *_: footer.update({12: (BINARY, b"")}), "field 12 in its FileMetaData"),
+        (lambda footer, *_: footer.update({8: (STRUCT, {})}), "encrypted"),
+        (lambda *last: last[2].update({9: (BINARY, b"")}), "encrypted"),
+        (lambda *last: last[2].update({1: (BINARY, b"x")}), "in other files"),
+        (lambda _, group, __: group.update({3: (I64, 2)}), "rows don't add up"),
+        (lambda *last: last[2][3][1].update({7: (I64, 1_000)}), "outside of the file"),
+        (lambda *last: last[2][3][1].update({9: (I64, 3)}), "outside of the file"),
+    ],
+)
+def test_footers_of_another_kind_or_of_more_than_is_there_are_refused(
+    tmp_path: Path, change: Callable[..., object], told: str
+) -> None:
+    path = write(tmp_path / "part", pa.table({"i": [1]}), use_dictionary=False)
+    change_footer(path, change)
+    with pytest.raises((CannotConcatenate, OSError), match=told):
         concatenated([path], tmp_path / "output")
+
+
+def test_without_the_column_orders_of_all_there_are_none(tmp_path: Path) -> None:
+    paths = [write(tmp_path / name, pa.table({"i": [1]})) for name in "ab"]
+    assert 7 in footer_of(concatenated(paths, tmp_path / "with").read_bytes())
+    change_footer(paths[1], lambda footer, *_: footer.pop(7))
+    assert 7 not in footer_of(concatenated(paths, tmp_path / "without").read_bytes())
