@@ -1,14 +1,10 @@
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from compaction_kit.execute import CompactionResult
-from compaction_kit.execute.commits import commits_of
-from compaction_kit.storage import open_store
 from compaction_kit.verify import Fingerprint
-from tests.handmade import add, remove, unchanged, write_log
 
 
 def facts_of(**changes: Any) -> dict[str, str]:
@@ -36,11 +32,3 @@ def test_the_summary_does_not_claim_what_was_not_done() -> None:
     facts = facts_of(as_planned=False, refusals=reasons)
     assert (facts["content"], facts["bins"]) == ("not compared", "2, NOT as planned")
     assert facts["left alone"] == "3 bins: a file has a deletion vector; it is odd"
-
-
-def test_commits_of_a_plan_are_those_that_change_no_data(tmp_path: Path) -> None:
-    """Other writes of the session meanwhile have its userMetadata too."""
-    info = {"commitInfo": {"userMetadata": "mine; compaction_kit arrow, plan 0a"}}
-    compacted = [info, unchanged(remove("a")), unchanged(add("b"))]
-    write_log(tmp_path, [add("a")], compacted, [info, remove("b"), add("c")], [info, unchanged(add("d"))])
-    assert [commit.version for commit in commits_of(open_store(tmp_path), "0a", 0)] == [1]
