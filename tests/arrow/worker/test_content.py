@@ -127,6 +127,29 @@ def is_same(schema: pa.Schema, one: list[Path], other: list[Path]) -> bool:
     return before == after
 
 
+INT, INTS = pa.int32(), pa.list_(pa.int32())
+PAIR, MAP = pa.struct([("a", INT), ("b", INT)]), pa.map_(pa.string(), INTS)
+ALIKE: list[Any] = [
+    (INT, 1, 2), (pa.float32(), 0.0, -0.0), (INTS, [], [None]), (INTS, [1, None], [None, 1]),
+    (pa.list_(pa.struct([("d", pa.float64())])), [{"d": 0.0}], [{"d": -0.0}]),
+    (pa.list_(INTS), [[1], []], [[], [1]]), (pa.list_(PAIR), [{"a": 1, "b": 1}], [{"a": 1, "b": 2}]),
+    (PAIR, {"a": 1, "b": None}, {"a": None, "b": 1}), (PAIR, {"a": None, "b": None}, None),
+    (MAP, [], None), (INTS, [], None), (MAP, [("x", [1]), ("y", [2])], [("x", [2]), ("y", [1])]),
+    (pa.list_(MAP), [[("x", [1])], []], [[], [("x", [1])]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "one", "other"), ALIKE, ids=str)
+def test_values_alike_are_told_apart_and_each_row_counts_as_a_whole(
+    tmp_path: Path, kind: pa.DataType, one: Any, other: Any
+) -> None:
+    schema, sides = pa.schema([("x", kind), ("y", kind)]), list[list[Path]]()
+    for pairs in ([(one, one), (other, other)], [(one, other), (other, one)], [(other, other), (one, one)]):
+        rows = [{"x": x, "y": y} for x, y in pairs]
+        sides.append([write(tmp_path / str(len(sides)), schema, rows)])
+    assert [is_same(schema, sides[0], side) for side in sides] == [True, False, True]
+
+
 @pytest.mark.parametrize(("num_rows", "length", "is_read"), [(24, 1_000_000, False), (24_000, 1_000, True)])
 def test_long_lists_are_left_to_spark(num_rows: int, length: int, is_read: bool, tmp_path: Path) -> None:
     ends = pa.array([0, length], pa.int32())
