@@ -143,3 +143,10 @@ def test_comparable_values_have_bounds(kind: str, values: list[Any], bounds: tup
     if bounds:
         expected |= {"minValues": {"c": bounds[0]}, "maxValues": {"c": bounds[1]}}
     assert json.loads(merge_stats(texts, [(("c",), kind)]).of(len(values), {})) == expected
+
+
+def test_a_long_maximum_has_a_greater_text_or_none() -> None:
+    stats = merge_stats(['{"numRecords":1,"nullCount":{"c":0}}'], [(("c",), "string")])
+    for end, bound in (("", "z" * 32), ("y", "z" * 32 + "\U0010ffff"), ("\U0010ffff", None)):
+        found = json.loads(stats.of(1, {"c": (0, "a", "z" * 32 + end)}))
+        assert (found["minValues"]["c"], found.get("maxValues", {}).get("c")) == ("a", bound)

@@ -98,6 +98,11 @@ def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None
         "written within the retention": (1, 1),
         "a colon in its name": (1, 1),
     }
+    # A deletion vector that only a tombstone names.
+    (vector,) = handmade.stored_vectors(table, [(b"", 1)])
+    age_file(min(table.glob("deletion_vector_*")), 30)
+    handmade.write_commit(table, 2, [handmade.remove("unknown", int(now.timestamp() * 1000), vector)])
+    assert rows(open_table(table).plan_vacuum().kept)["removed within the retention"][0] == 2
 
 
 def test_a_tombstone_goes_when_it_is_older_than_the_retention(aged: Aged) -> None:

@@ -103,6 +103,7 @@ def test_an_empty_plan_says_so_runs_and_commits_nothing(aged: Aged) -> None:
     result = plan.run()
     assert (result.num_files, result.commits, result.versions_lost) == (0, (), [])
     assert "nothing to do" in result.summary()
+    assert (result.as_planned, replace(plan, versions_lost=[0]).run().as_planned) == (True, False)
     assert folders.listing(table) == before
 
 
