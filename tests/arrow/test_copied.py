@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.arrow import copied
 from compaction_kit.arrow.concat import concatenate
+from compaction_kit.arrow.concat.thrift import BINARY, I64
 from compaction_kit.arrow.copied import BytesComparison, DataFile
 from tests import handmade
+from tests.arrow.concat.test_concatenate import change_footer
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,9 @@ def test_outputs_are_found_among_all_files_of_their_partition(tmp_path: Path) ->
     one = joined(tmp_path / "one", files[2], files[0])
     two = joined(tmp_path / "two", files[1], files[4], files[3])
     assert left(files, [one, two]) == (10_000, 0, [])
-    assert left([*files, files[0]._replace(place="gone")], [one, two]) == (10_000, 1, [])
+    pq.ParquetWriter(tmp_path / "none", table(0).schema).close()
+    others = [files[0]._replace(place="gone"), placed(tmp_path / "none")]
+    assert left([*files, *others], [one, two]) == (10_000, 2, [])
     # Each replaced file counts once.
     assert left(files[:4], [one, two]) == (8_000, 0, [[2_000, 4_000]])
     assert left([file._replace(partition=1) for file in files], [one, two]) == (0, 5, [[], []])
@@ -89,6 +93,40 @@ def test_other_bytes_are_left_to_others(tmp_path: Path, change: str, side: str) 
         path.write_bytes(data)
     else:
         written(path, CHANGES[change](rows))
+    assert left([both], [copy]) == (0, 1, [[]])
+
+
+def test_large_chunks_are_compared_to_their_last_byte(tmp_path: Path) -> None:
+    rows = pa.table({"n": np.arange(600_000)})
+    pq.write_table(rows, tmp_path / "both", compression="none", use_dictionary=False)
+    both = placed(tmp_path / "both")
+    copy = joined(tmp_path / "copy", both)
+    assert left([both], [copy]) == (600_000, 0, [])
+    data = bytearray(Path(copy.place).read_bytes())
+    data[-9 - int.from_bytes(data[-8:-4], "little")] ^= 1
+    Path(copy.place).write_bytes(data)
+    assert left([both], [copy]) == (0, 1, [[]])
+
+
+@pytest.mark.parametrize(
+    ("sides", "change"),
+    [
+        ("both, copy", lambda *last: last[2].update({1: (BINARY, b"elsewhere")})),
+        ("both, copy", lambda *last: last[2][3][1].update({9: (I64, 1 << 40), 11: (I64, 1 << 40)})),
+        ("copy", lambda _, group, __: group.update({3: (I64, group[3][1] + 1)})),
+        ("copy", lambda footer, *_: footer.update({6: (BINARY, b"parquet-mr version 1.8.1")})),
+    ],
+    ids=["elsewhere", "beyond the end", "number of rows", "writer"],
+)
+def test_footers_by_which_other_rows_are_read_prove_nothing(
+    tmp_path: Path, sides: str, change: Callable[..., object]
+) -> None:
+    # Statistics of old writers aren't shown.
+    pq.write_table(table(0), tmp_path / "both", write_statistics=False)
+    both = placed(tmp_path / "both")
+    copy = joined(tmp_path / "copy", both)
+    for name in sides.split(", "):
+        change_footer(tmp_path / name, change)
     assert left([both], [copy]) == (0, 1, [[]])
 
 
