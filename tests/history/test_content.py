@@ -16,10 +16,14 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.execute.commits import stored_proof
+from compaction_kit.execute.failures import ContentDiffers
+from compaction_kit.execute.proof import compare
+from compaction_kit.execute.work import Recorder, Run, no_progress
 from tests import handmade
 from tests.ageing import age
 from tests.chance import examples
-from tests.conftest import CopyOf
+from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, metadata, remove, unchanged, write_log
 from tests.refusals import refused
 
@@ -44,8 +48,9 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.spark
 def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
-    spark: SparkSession, copy_of: CopyOf, claims: Path
+    spark: SparkSession, copy_of: CopyOf, claims: Path, confs: SetConf
 ) -> None:
+    confs("spark.sql.files.ignoreMissingFiles", "true")
     table = open_table(copy_of(claims), spark)
     assert table.versions()["same_content_by"].to_pylist() == [None] * 5
     proofs = [table.diff(end - 1, end, verify=True).same_content_by for end in range(1, 5)]
@@ -67,11 +72,13 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
     vacuum = table.plan_vacuum(at=later)
     assert (vacuum.versions_lost, vacuum.content_survives_as) == ([0, 1, 2, 3], {})
     assert "same content can still be read" not in vacuum.explain()
+    # Nor does a later version's lack of the column make them the same.
+    handmade.write_commit(table.path, 5, [metadata({"note": "string"})])
+    assert table.diff(2, 3, verify=True).same_content_by is None
     # Versions whose files are gone are not compared.
     for path in table.diff(3, 4).paths("removed"):
         (table.path / path).unlink()
     refused(partial(table.diff, 3, 4, verify=True), InvalidArgumentError, "3 and 4 can't be compared")
-    handmade.write_commit(table.path, 5, [metadata({"id": "long", "note": "string"})])
     assert table.diff(4, 5, verify=True).facts()["content"] == "different: other columns"
 
 
@@ -93,6 +100,26 @@ def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession,
     assert table.versions()["same_content_as"].to_pylist() == [None, 2, 1]
     by = [open_table(tmp_path).diff(0, version).same_content_by for version in (0, 1, 2)]
     assert by == ["identical files", None, None]
+
+
+@pytest.mark.spark
+def test_columns_that_are_found_by_their_ids_are_compared(
+    spark: SparkSession, tmp_path: Path, confs: SetConf
+) -> None:
+    # Delta switches it on, and leaves it on, where it plans a read itself.
+    confs("spark.sql.parquet.fieldId.read.enabled", "false")
+    mapped = metadata({"id": "long"}, configuration={"delta.columnMapping.mode": "id"})
+    text, known = mapped["metaData"]["schemaString"], '"delta.columnMapping.physicalName": "col-1"'
+    mapped["metaData"]["schemaString"] = text.replace("{}", f'{{"delta.columnMapping.id": 1, {known}}}')
+    field = pa.schema([pa.field("x", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+    one, other = (handmade.write_data(tmp_path, f"{n}", pa.table({"x": [n]}, field)) for n in (1, 2))
+    write_log(tmp_path, [handmade.protocol(2, 5), mapped, one], [unchanged(remove("1")), unchanged(other)])
+    table = open_table(tmp_path, spark)
+    assert table.diff(0, 1, verify=True).same_content_by is None
+    plan = table.plan_compaction()
+    run = Run(table.handle, plan, Recorder(no_progress, plan, verify=True), verify=True)
+    with pytest.raises(ContentDiffers):
+        compare(run, [one], [other])
 
 
 def test_a_comment_is_no_other_column(tmp_path: Path) -> None:
@@ -147,10 +174,11 @@ def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
 
 @pytest.mark.spark
 def test_a_proof_stays_with_the_commit(changed: Path) -> None:
-    open_table(changed).plan_compaction().run(strategy="arrow")
+    result = open_table(changed).plan_compaction().run(strategy="arrow")
     assert open_table(changed).versions()["same_content_by"].to_pylist()[4:] == ["proved"] * 2
     (info,) = handmade.actions_of(changed, 5, "commitInfo")
     assert re.search(r"arrow, plan \w+, proved 1050 rows \w+ \w+ by DuckDB$", info["userMetadata"])
+    assert stored_proof(info["userMetadata"]) == result.fingerprint
 
 
 # Commits: whether they say that they change data, their operation, the files live after them.
