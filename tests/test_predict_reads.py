@@ -1,5 +1,6 @@
 """What is predicted of a query is what it does: each layout is made, and the query planned on it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from compaction_kit.errors import InvalidArgumentError, RunCancelled
 from compaction_kit.predict_reads import ReadPrediction
 from compaction_kit.text import KIB
 from tests import folders, handmade
+from tests.ageing import age
 
 pytestmark = pytest.mark.spark
 LIMIT = 8 * KIB
@@ -118,6 +120,32 @@ def test_mapped_columns_and_encoded_names_are_counted(spark: SparkSession, tmp_p
     assert found == [("now", 4, 1), ("by OPTIMIZE", 2, 1), ("by ingestion", 2, 1), ("by number", 2, 1)]
     everything = table.plan_compaction().predict_reads("number > 0").layouts.to_pylist()[0]
     assert (everything["files_opened"], everything["bytes_opened"]) == (4, table.files().size_bytes)
+
+
+def test_a_query_that_opens_other_files_each_time_is_not_predicted(spark: SparkSession, shaped: Path) -> None:
+    conditions, plan = iter(["id < 10", "id < 300"]), open_table(shaped, spark).plan_compaction()
+    prediction = plan.predict_reads(lambda rows: rows.where(next(conditions)))
+    assert len(prediction.layouts) == 1
+    assert "on a copy of the log it opens other files" in prediction.unpredicted
+
+
+def test_what_decides_which_files_are_opened_is_taken_along(spark: SparkSession, tmp_path: Path) -> None:
+    """Stats count of the first column, a; files 2 and 3 are in the partition of the plan."""
+    first = {"delta.dataSkippingNumIndexedCols": "1"}
+    actions = [handmade.metadata({"a": "long", "b": "long", "p": "string"}, ["p"], first)]
+    for i in range(4):
+        stats = {"numRecords": 9, "nullCount": {"a": 0, "b": 0}, "minValues": {"a": i, "b": i}}
+        stats["maxValues"] = stats["minValues"]
+        actions.append(handmade.add(f"p={i // 2}/{i}", 100, {"p": str(i // 2)}))
+        actions[-1]["add"]["stats"] = json.dumps(stats)
+    age(handmade.write_log(tmp_path, actions), 10)
+    plan = open_table(tmp_path, spark).plan_compaction("p = '1'")
+    # By now it is an older version, which Delta refuses to read.
+    handmade.write_commit(tmp_path, 1, [handmade.add("p=0/5", 100, {"p": "0"})])
+    found = plan.predict_reads("a >= 2 AND b = 3").layouts.to_pylist()
+    counts = [(row["num_files"], row["files_opened"], row["bytes_opened"]) for row in found]
+    (size,) = plan.bins["bytes_added"].to_pylist()
+    assert counts == [(4, 2, 200), *[(3, 1, size)] * 4]
 
 
 def test_where_nothing_would_be_rewritten_it_says_so(spark: SparkSession, shaped: Path) -> None:
