@@ -32,6 +32,7 @@ ARRAYS: list[Case] = [
 MAPS_AND_STRUCTS: list[Case] = [
     ("map<string,int>", ({"x": 1, "y": 2},), ({"x": 2, "y": 1},)),
     ("map<string,int>", ({},), (None,)),
+    ("map<string,int>; map<string,int>", ({"x": 1}, {}), ({}, {"x": 1})),
     ("struct<x:int,y:int>", ((1, None),), ((None, 1),)),
     ("struct<x:int>", ((None,),), (None,)),
     ("struct<x:array<int>,y:array<int>>", (([1], []),), (([], [1]),)),
@@ -82,6 +83,10 @@ def test_each_row_counts_as_a_whole_and_as_often_as_it_is_there(
 def test_order_files_and_partitions_of_the_data_do_not_matter(spark: SparkSession) -> None:
     rows = spark.range(1_000).select("id", (F.col("id") % 7).cast("string").alias("s"))
     assert fingerprint(rows) == fingerprint(rows.repartition(5).orderBy(F.desc("id")))
+    assert fingerprint(rows.limit(0)) == Fingerprint(0, (0, 0))
+    # Two hashes, which differ, of null too.
+    found = of(spark, "a int", (None,), (1,))
+    assert (found.num_rows, len({*found.hash_sums})) == (2, 2)
 
 
 def test_names_with_dots_and_backticks_are_columns(spark: SparkSession) -> None:

@@ -52,9 +52,10 @@ def test_odd_names_and_older_columns_are_read(tmp_path: Path) -> None:
     [
         ({"configuration": {"delta.columnMapping.mode": "id"}}, "columns are found by their field ids"),
         ({"columns": {"v": "variant"}}, "Column v is of type variant"),
+        ({"columns": {"p": "long"}, "partition_by": ["p"]}, "no column besides those it is partitioned by"),
         ({}, r"DuckDB can't read them \(IOException: .*no-such-file"),
     ],
-    ids=["field ids", "variant", "gone"],
+    ids=["field ids", "variant", "no columns", "gone"],
 )
 def test_what_duckdb_would_misread_is_left_to_spark(
     spark: SparkSession, tmp_path: Path, metadata: dict[str, Any], told: str
@@ -66,10 +67,10 @@ def test_what_duckdb_would_misread_is_left_to_spark(
 
 
 def test_old_dates_are_left_to_spark(spark: SparkSession, tmp_path: Path, confs: SetConf) -> None:
-    confs("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
-    spark.sql("SELECT DATE'1500-01-01' day").write.format("delta").save(str(tmp_path))
+    confs("spark.sql.parquet.int96RebaseModeInWrite", "LEGACY")
+    spark.sql("SELECT ARRAY(TIMESTAMP'1500-01-01') times").write.format("delta").save(str(tmp_path))
     old = [{"add": add} for add in actions_of(tmp_path, 0, "add")]
-    told = "has dates of the old calendar, by org.apache.spark.legacyDateTime"
+    told = "has dates of the old calendar, by org.apache.spark.legacyINT96"
     with pytest.raises(NotCompared, match=told):
         compare_quickly(spark, open_table(tmp_path).log.snapshot(), old, old)
 
