@@ -144,6 +144,8 @@ def test_what_is_removed_meanwhile_is_told_and_left_out(
     (conflict,) = result.conflicts
     assert (conflict == "files of 1 bin are gone") == (moment == "before Delta begins")
     assert result.num_files_removed == plan.num_files_removed - 1 - len(removed)
+    assert result.fingerprint is not None
+    assert result.fingerprint.num_rows == 50 * result.num_files_removed
     assert folders.live(changed) & {lone, *removed} == {lone}
     adds = [add for version in result.versions for add in actions_of(changed, version, "add")]
     assert data_files(changed) - files == {changed / add["path"] for add in adds}
