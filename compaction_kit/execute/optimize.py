@@ -53,11 +53,13 @@ class Optimize(Strategy):
                     _execute(run, spark, statement, num_bins)
                     break
                 except Exception as error:
+                    if not is_conflict(error):
+                        raise
                     # Where an answer is lost, Delta takes its own commit for another writer's.
-                    own = commits_of(run.store, plan.id, plan.version) if is_conflict(error) else []
+                    own = commits_of(run.store, plan.id, plan.version)
                     if plan.without(removed_paths(own)).is_empty:
                         break
-                    if not is_conflict(error) or not tries_left:
+                    if not tries_left:
                         raise
                     if run.log.segment().version > plan.version + len(own):
                         run.record.conflict(error)
