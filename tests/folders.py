@@ -1,10 +1,15 @@
 """Folders: what is in one, and copies of tables."""
 
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from compaction_kit import open_table
 from compaction_kit.session import cache_folder
+
+NOBODY = 65534
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
@@ -41,3 +46,21 @@ def own_cache(folder: Path) -> str:
             if path != used and path.suffix != ".json":
                 (into / path.name).symlink_to(path)
     return str(folder)
+
+
+@contextmanager
+def no_permission(folder: Path, *places: Path) -> Iterator[None]:
+    """As a user who may read the folder and not write to these places; root may write anywhere."""
+    is_root = os.geteuid() == 0
+    modes = {path: path.stat().st_mode & 0o7777 for path in [*places, *folder.parents[:4]]}
+    try:
+        for path in folder.parents[:4] if is_root else places:
+            path.chmod(0o755 if is_root else 0o555)
+        if is_root:
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        for path, mode in modes.items():
+            path.chmod(mode)

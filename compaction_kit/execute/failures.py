@@ -1,14 +1,8 @@
 """Translate what Spark, Delta or the disk raised into errors of this package, one sentence each."""
 
-from compaction_kit.errors import (
-    CompactionKitError,
-    ConflictError,
-    ReadOnlyTableError,
-    RunFailedError,
-    VerificationError,
-    reason_of,
-)
+from compaction_kit import errors
 from compaction_kit.execute.delta import is_conflict
+from compaction_kit.storage import LocalStore, Store
 
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 # A refused read isn't a missing permission to write.
@@ -52,9 +46,20 @@ class NotCompared(Exception):
     """A proof reader didn't find equal content; the message says why."""
 
 
+def check_writable(store: Store, *folders: str) -> None:
+    """Raise ReadOnlyTableError if one of a table's folders can't be written to, as far as that is known."""
+    for folder in folders:
+        # Another store refuses when it is written to.
+        if isinstance(store, LocalStore) and not store.may_write(folder):
+            raise errors.ReadOnlyTableError(
+                f"The folder {store.place(folder)} can't be written to: get write permission and run it "
+                "again; nothing was changed."
+            )
+
+
 def translate(
     error: Exception, table: str, outcome: str, others: str = "Another writer changed the table"
-) -> CompactionKitError:
+) -> errors.CompactionKitError:
     """Make the error to raise instead of another.
 
     `outcome` says what became of the table, as a part of a sentence, and `others` what other writers did, for
@@ -62,17 +67,17 @@ def translate(
     """
     text = str(error)
     if isinstance(error, ContentDiffers):
-        return VerificationError(f"{text}; {outcome}: {error.advice}.")
+        return errors.VerificationError(f"{text}; {outcome}: {error.advice}.")
     if is_conflict(error) or isinstance(error, TableChanged):
         why = text if isinstance(error, TableChanged) else "so Delta refused the commit"
-        return ConflictError(f"{others}, {why}: make a new plan; {outcome}.")
+        return errors.ConflictError(f"{others}, {why}: make a new plan; {outcome}.")
     if any(sign in text for sign in _NO_PERMISSION) and _NOT_READ not in text:
-        return ReadOnlyTableError(
+        return errors.ReadOnlyTableError(
             f"{table} could not be written to: get write permission and run the plan again; {outcome}."
         )
     for signs, sentence in _SENTENCES.items():
         if any(sign in text for sign in signs):
-            return RunFailedError(sentence.format(table=table, outcome=outcome))
+            return errors.RunFailedError(sentence.format(table=table, outcome=outcome))
     is_gone = any(sign in text for sign in _GONE)
     advice = "; table.versions() says which versions have all their files" if is_gone else ""
-    return RunFailedError(f"The run failed, {outcome}: {reason_of(error)}{advice}.")
+    return errors.RunFailedError(f"The run failed, {outcome}: {errors.reason_of(error)}{advice}.")

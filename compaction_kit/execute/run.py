@@ -1,23 +1,22 @@
 """Run a plan: check it, let a strategy rewrite and commit, read from the log what was done, prove it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from compaction_kit.errors import (
-    CompactionKitError,
-    ConflictError,
-    InvalidArgumentError,
-    ReadOnlyTableError,
-    RunCancelled,
-    StalePlanError,
-    UnsupportedTableError,
-)
+from compaction_kit import errors
 from compaction_kit.execute.commits import Commit, commits_of, other_commits, removed_paths, unnamed_files
 from compaction_kit.execute.delta import is_conflict
-from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, translate
+from compaction_kit.execute.failures import (
+    BinFailed,
+    ContentDiffers,
+    TableChanged,
+    check_writable,
+    translate,
+)
 from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.proof import prove, prove_or_undo, unproved
 from compaction_kit.execute.result import CompactionResult
@@ -53,22 +52,12 @@ def run_plan(
     if plan.is_empty:
         sizes = handle.log.snapshot().live["size_bytes"].to_numpy()
         return CompactionResult("none", "the plan is empty", sizes, sizes)
-    for folder in ("", LOG_FOLDER):
-        if not handle.store.may_write(folder):
-            raise ReadOnlyTableError(
-                f"The folder {handle.store.place(folder)} can't be written to: get write permission and run "
-                "the plan again; nothing was changed."
-            )
+    check_writable(handle.store, "", LOG_FOLDER)
     handle.warn_of_commit_risk()
-    bar = ProgressBar() if progress is True else None
-    report = bar or (progress if callable(progress) else no_progress)
-    run = Run(handle, plan, Recorder(report, plan, verify), verify, tuple(readers))
-    try:
-        with quiet_errors():
-            return _run(run, able, asked)
-    finally:
-        if bar is not None:
-            bar.close()
+    with quiet_errors(), ExitStack() as stack:
+        bar = stack.enter_context(closing(ProgressBar())) if progress is True else progress
+        report = bar if callable(bar) else no_progress
+        return _run(Run(handle, plan, Recorder(report, plan, verify), verify, tuple(readers)), able, asked)
 
 
 def _choices(
@@ -77,13 +66,13 @@ def _choices(
     """Return the strategies for such plans, and the one that is asked for by name."""
     named = {each.name: each for each in strategies}
     if strategy != AUTO and strategy not in named:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f'strategy="{strategy}" is unknown: use one of {", ".join([AUTO, *named])}.'
         )
     able = [each for each in strategies if plan.is_optimize or each.runs_any_order]
     asked = named.get(strategy)
     if asked is not None and asked not in able:
-        raise InvalidArgumentError(
+        raise errors.InvalidArgumentError(
             f'order="{plan.order}" and budget={plan.budget} are not for strategy="{strategy}", with which '
             f'Delta takes all files that it finds, by size: run it with strategy="{able[0].name}".'
         )
@@ -102,7 +91,7 @@ def _run(run: Run, able: Sequence[Strategy], asked: Strategy | None) -> Compacti
         _fail(run, since, error, is_written)
         raise
     if not commits and run.record.conflicts:
-        raise ConflictError(
+        raise errors.ConflictError(
             f"{other_commits(run.store, run.plan, since)}, some of every bin: make a new plan; nothing was "
             "committed, the table is as they left it."
         )
@@ -139,7 +128,8 @@ def _rewrite(
     first = asked or able[0]
     others = [each.name for each in able if each is not first and each.refuse(run) is None]
     advice = f'run it with strategy="{others[0]}"' if others else 'make one with order="size" and no budget'
-    raise UnsupportedTableError(f'strategy="{first.name}" can\'t run this plan, because {refused}: {advice}.')
+    why = f'strategy="{first.name}" can\'t run this plan, because {refused}: {advice}.'
+    raise errors.UnsupportedTableError(why)
 
 
 def _fail(run: Run, since: int, error: BaseException, is_written: bool) -> None:
@@ -151,16 +141,16 @@ def _fail(run: Run, since: int, error: BaseException, is_written: bool) -> None:
             left = unnamed_files(run.store, run.log, run.record.start)
         else:
             outcome = "the table's folder is gone"
-    except CompactionKitError as unreadable:
+    except errors.CompactionKitError as unreadable:
         outcome = f"it is unknown what is committed, because the log can't be read ({unreadable})"
     if isinstance(error, _CANCELLED):
-        raise RunCancelled(f"The run was cancelled: {outcome}{left}.") from None
+        raise errors.RunCancelled(f"The run was cancelled: {outcome}{left}.") from None
     if isinstance(error, _FAILURES):
         has_others = is_conflict(error) or isinstance(error, TableChanged)
         others = other_commits(run.store, run.plan, since) if has_others else ""
         ours = translate(error, run.store.root, outcome, others)
         raise (type(ours)(f"{str(ours).rstrip('.')}{left}.") if left else ours) from None
-    if not isinstance(error, CompactionKitError):
+    if not isinstance(error, errors.CompactionKitError):
         error.add_note(f"{outcome}{left}")
 
 
@@ -191,13 +181,13 @@ def _versions(commits: Sequence[Commit]) -> str:
 def _check_fresh(handle: Handle, plan: BinPlan) -> None:
     """Refuse a plan if the table has another version, or was replaced and has the same version again."""
     if (latest := handle.log.segment().version) != plan.version:
-        raise StalePlanError.at(plan.version, latest)
+        raise errors.StalePlanError.at(plan.version, latest)
     planned, now = plan.source.snapshot, handle.log.snapshot(latest)
     if now is planned:
         return
     is_like = now.metadata.id == planned.metadata.id and len(now.live) == len(planned.live)
     if not is_like or len(without(planned.live, file_keys(now.live))):
-        raise StalePlanError(
+        raise errors.StalePlanError(
             f"The table was created again since the plan was made, with another version {now.version}: "
             "make a new plan; nothing was changed."
         )

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from compaction_kit import errors
 from compaction_kit.compat import parse_ddl
-from compaction_kit.execute.failures import translate
+from compaction_kit.execute.failures import check_writable, translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
 from compaction_kit.folder import COLUMNS, WithFiles, look_through
 from compaction_kit.interop.manifest import partition_folders, refusal
@@ -80,10 +80,9 @@ class ConvertPlan(WithFiles, Plan):
         """
         start, spark, store = time.time(), self.spark, local_store(self.path, _WHAT)
         if not _list_files(store).equals(self.files):
-            raise errors.StalePlanError(
-                f"The files in {self.path} have changed since the plan was made: make a new plan; nothing "
-                "was changed."
-            )
+            changed = "have changed since the plan was made: make a new plan; nothing was changed"
+            raise errors.StalePlanError(f"The files in {self.path} {changed}.")
+        check_writable(store, "")
         statement, names = f"CONVERT TO DELTA {table_name(spark, self.path, 'parquet')}", self.schema.names
         if self.partition_columns:
             by = [f"{identifier(spark, c.name)} {c.dataType.simpleString()}" for c in self.partition_schema]

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, UnsupportedTableError, first_line
-from compaction_kit.execute.failures import translate
+from compaction_kit.execute.failures import check_writable, translate
 from compaction_kit.files import Files
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.paths import folder_of, places
@@ -208,15 +208,16 @@ def generate_manifest(table: Table) -> None:
         UnsupportedTableError: The table has column mapping or deletion vectors, which Delta refuses.
         RunFailedError, ReadOnlyTableError: The manifest could not be written.
     """
-    reason = refusal(table.log.snapshot())
+    reason, store = refusal(table.log.snapshot()), table.handle.store
     if reason is not None:
         raise UnsupportedTableError(f"{table.name} can't have a symlink manifest: {reason}.")
+    check_writable(store, FOLDER if store.is_folder(FOLDER) else "")
     try:
         with quiet_errors():
             name = table_name(table.spark, table.handle.uri)
             table.spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {name}").collect()
     except SPARK_ERRORS as error:
-        raise translate(error, table.handle.store.root, "the manifest may be outdated") from None
+        raise translate(error, store.root, "the manifest may be outdated") from None
 
 
 def refusal(snapshot: Snapshot) -> str | None:

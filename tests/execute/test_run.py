@@ -1,10 +1,8 @@
-import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -31,7 +29,6 @@ from tests.folders import data_files
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 CONF = "spark.databricks.delta.optimize"
-NOBODY = 65534
 
 
 class Stop(Exception):
@@ -286,28 +283,10 @@ def test_a_data_file_that_is_damaged_or_gone_stops_every_strategy(
     assert open_table(folder).version == 0
 
 
-@contextmanager
-def no_permission(folder: Path, *places: Path) -> Iterator[None]:
-    """As a user who may read the folder and not write to these places; root may write anywhere."""
-    is_root = os.geteuid() == 0
-    modes = {path: path.stat().st_mode & 0o7777 for path in [*places, *folder.parents[:4]]}
-    try:
-        for path in folder.parents[:4] if is_root else places:
-            path.chmod(0o755 if is_root else 0o555)
-        if is_root:
-            os.seteuid(NOBODY)
-        yield
-    finally:
-        if is_root:
-            os.seteuid(0)
-        for path, mode in modes.items():
-            path.chmod(mode)
-
-
 def test_a_table_without_write_permission_is_refused_at_first(changed: Path) -> None:
     plan, told = open_table(changed).plan_compaction(), "can't be written to: get write permission"
     before = folders.listing(changed)
-    with no_permission(changed, changed, changed / "_delta_log"):
+    with folders.no_permission(changed, changed, changed / "_delta_log"):
         for strategy in ("arrow", "optimize", "rewrite"):
             with pytest.raises(ReadOnlyTableError, match=f"{changed} {told}") as caught:
                 plan.run(strategy=strategy)

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import interop, open_table
 from compaction_kit.compat import create_frame
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import InvalidArgumentError, ReadOnlyTableError, UnsupportedTableError
 from compaction_kit.interop import ManifestCheck
 from compaction_kit.sql import table_name
-from tests import handmade
+from tests import folders, handmade
 from tests.interop import manifests
 from tests.refusals import refused
 
@@ -139,6 +139,16 @@ def test_without_a_manifest_one_sentence_says_how_to_get_one(life: Path, tmp_pat
     refused(partial(check, other), InvalidArgumentError, "refuses to generate one: the table has column mapp")
     generate = partial(interop.generate_manifest, open_table(other))
     refused(generate, UnsupportedTableError, "has column mapping")
+    refused(partial(interop.read_manifest, life), InvalidArgumentError, f"{life} has no symlink manifest")
+
+
+def test_a_folder_without_write_permission_gets_no_manifest(life: Path) -> None:
+    for folder in (life, life / interop.manifest.FOLDER):
+        with folders.no_permission(life, life):
+            generate = partial(interop.generate_manifest, open_table(life))
+            refused(generate, ReadOnlyTableError, f"{folder} can't be written to: get write permission")
+        manifests.write_manifest(life, 0)
+    assert check(life).version == 0
 
 
 @pytest.mark.spark

@@ -19,9 +19,8 @@ from tests.arrow.test_faults import disk_in, fill
 from tests.execute.meanwhile import once
 from tests.execute.test_paths import FORMS, World
 from tests.execute.test_proof import spoil
-from tests.execute.test_run import no_permission
 from tests.execute.test_types import PLAIN, extremes
-from tests.folders import data_files
+from tests.folders import data_files, no_permission
 from tests.knocks.oracle import (
     STRATEGIES,
     Before,
