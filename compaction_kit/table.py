@@ -38,8 +38,8 @@ from compaction_kit.text import parse_count, parse_size
 from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
 
-def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
-    """Open a Delta table.
+def open_table(name: "str | Path | Table", spark: SparkSession | None = None) -> "Table":
+    """Open a Delta table; one that is open already is returned as it is.
 
     Args:
         name: A path on a local disk, a URI such as "s3a://bucket/table" or "hdfs://host/table", or
@@ -58,7 +58,7 @@ def open_table(name: str | Path, spark: SparkSession | None = None) -> "Table":
         >>> ck.open_table("data/flights")
         Table("data/flights", version 365)
     """
-    return Table(open_handle(name, spark))
+    return name if isinstance(name, Table) else Table(open_handle(name, spark))
 
 
 class Table:

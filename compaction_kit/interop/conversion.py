@@ -228,8 +228,7 @@ class ParquetPlan(Plan):
             RunFailedError, ReadOnlyTableError, RunCancelled: Spark or the disk failed, or Ctrl-C was pressed.
             VerificationError: The rows differ; nothing was moved.
         """
-        table, start = self.table, time.time()
-        store = local_store(table.handle.store, _WHAT)
+        table, store, start = self.table, local_store(self.table.handle.store, _WHAT), time.time()
         stale = f"{table.path} has changed since the plan was made at version {self.version}: plan again."
 
         def check() -> None:
@@ -257,7 +256,7 @@ class ParquetPlan(Plan):
         return ConversionResult(self, table, proof, time.time() - start, self.set_aside)
 
 
-def plan_to_parquet(table: Table) -> ParquetPlan:
+def plan_to_parquet(table: Table | str | Path) -> ParquetPlan:
     """Plan to turn a Delta table into plain Parquet: its live files, in their partition folders.
 
     Raises:
@@ -271,6 +270,7 @@ def plan_to_parquet(table: Table) -> ParquetPlan:
         >>> plan.files.num_rows, plan.moved.num_rows, plan.set_aside.name
         (1095, 0, '_flights.delta-365')
     """
+    table = open_table(table)
     store, snapshot = local_store(table.handle.store, _WHAT), table.log.snapshot()
     paths = places(snapshot.live["path"], store)
     if not len(paths):
@@ -314,9 +314,8 @@ class ConversionResult(Record):
 
     def facts(self) -> dict[str, str]:
         """Return the folder and the proof: name and value."""
-        files = format_count(self.plan.files.num_rows, "Parquet file")
         facts = {
-            "folder": f"{self.table.path}, {files}",
+            "folder": f"{self.table.path}, {format_count(self.plan.files.num_rows, 'Parquet file')}",
             "content": f"identical: {self.fingerprint}, with the table's schema",
             "seconds": f"{self.seconds:.1f}",
         }

@@ -5,6 +5,7 @@ live file (GenerateSymlinkManifest.scala). It lists the files of the version at 
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import table_name
 from compaction_kit.storage import Store
-from compaction_kit.table import Table
+from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count
 
 FOLDER = "_symlink_format_manifest"
@@ -106,8 +107,8 @@ class ManifestCheck(Record):
         return plots.manifest(self.by_version, self.version)
 
 
-def check_manifest(table: Table) -> ManifestCheck:
-    """Compare a table's symlink manifest with its log.
+def check_manifest(table: Table | str | Path) -> ManifestCheck:
+    """Compare the symlink manifest of a table, or of that at a path or of a name, with its log.
 
     Raises:
         InvalidArgumentError: There is no manifest.
@@ -121,9 +122,9 @@ def check_manifest(table: Table) -> ManifestCheck:
         manifest         lists the 1,095 live files of version 365, the latest
         kept by Delta    no
     """
+    table = open_table(table)
     lines, needs = read_manifest(table).to_pylist(), read_files_by_version(table.handle)
-    snapshot, lifetimes = needs.snapshot, needs.lifetimes
-    files = snapshot.live_files
+    snapshot, lifetimes, files = needs.snapshot, needs.lifetimes, needs.snapshot.live_files
     folders, sizes = partition_folders(Files(snapshot)), files["size_bytes"].to_pylist()
     live = list(zip(folders, places(files["path"], table.handle.store).to_pylist(), strict=True))
     has_vector = pc.greater(pc.fill_null(files["deletion_vector_cardinality"], 0), 0).to_pylist()
@@ -152,8 +153,8 @@ def check_manifest(table: Table) -> ManifestCheck:
     )
 
 
-def read_manifest(table: Table) -> pa.Table:
-    """Read the lines of a table's manifest, without reading the log.
+def read_manifest(table: Table | str | Path) -> pa.Table:
+    """Read the lines of a table's manifest, without reading the log; see `check_manifest`.
 
     Returns:
         One row per line: partition (string, the manifest's folder, such as "origin=JFK"), path (string,
@@ -164,9 +165,9 @@ def read_manifest(table: Table) -> pa.Table:
         InvalidArgumentError: There is no manifest.
         CorruptLogError: A manifest is not text.
     """
+    table = open_table(table)
     store = table.handle.store
-    walked = store.walk(FOLDER)
-    folders = sorted(folder for folder, entries in walked if any(e.name == "manifest" for e in entries))
+    folders = [f for f, entries in sorted(store.walk(FOLDER)) if any(e.name == "manifest" for e in entries)]
     if not folders:
         advice, reason = ": generate one with interop.generate_manifest(table)", refusal(table.log.snapshot())
         if reason:
@@ -198,7 +199,7 @@ def _relative(line: str, store: Store) -> str:
     return (path if path.startswith(prefix) else store.real(path)).removeprefix(prefix)
 
 
-def generate_manifest(table: Table) -> None:
+def generate_manifest(table: Table | str | Path) -> None:
     """Generate the manifest of the latest version with Delta's GENERATE, which makes no commit.
 
     It replaces the manifests of partitions one after the other. Add new partitions to the metastore
@@ -208,6 +209,7 @@ def generate_manifest(table: Table) -> None:
         UnsupportedTableError: The table has column mapping or deletion vectors, which Delta refuses.
         RunFailedError, ReadOnlyTableError: The manifest could not be written.
     """
+    table = open_table(table)
     reason, store = refusal(table.log.snapshot()), table.handle.store
     if reason is not None:
         raise UnsupportedTableError(f"{table.name} can't have a symlink manifest: {reason}.")

@@ -26,7 +26,7 @@ __all__ += ["workbench"]
 
 def _alone(part: Callable[[WorkbenchState], parts.Part]) -> Callable[[Table | str | Path], PartPage]:
     def show(table: Table | str | Path) -> PartPage:
-        state = WorkbenchState(table=table if isinstance(table, Table) else open_table(table))
+        state = WorkbenchState(table=open_table(table))
         return PartPage(state, part(state))
 
     show.__name__ = show.__qualname__ = part.__name__.removesuffix("_part")

@@ -240,7 +240,7 @@ def test_a_table_whose_files_are_not_its_rows_is_refused(
     tmp_path: Path, add: str | None, configuration: dict[str, str], message: str
 ) -> None:
     more = [[handmade.add(add, partition={"p": "x"})]] if add else []
-    table = open_table(by_parts(tmp_path / "t", *more, configuration=configuration))
+    table = by_parts(tmp_path / "t", *more, configuration=configuration)
     refused(partial(interop.plan_to_parquet, table), UnsupportedTableError, message)
 
 
