@@ -215,7 +215,7 @@ class Table:
                 "rows and picks files by cubes: leave out where, order, budget and zorder_by."
             )
         if full and planner.clustering is None:
-            raise InvalidArgumentError("full=True is for clustered tables, and this table isn't clustered.")
+            raise InvalidArgumentError("full=True is useless, as this table isn't clustered: leave full out.")
         if output_file_size is not None:
             limits = planner.for_outputs(limits, order)
         return CompactionPlan.of(planner, limits, where, order, most, columns, full, handle=self.handle)
