@@ -134,8 +134,7 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
     store = local_store(path, _WHAT)
     if not store.is_folder():
         raise errors.TableNotFoundError(f"No folder at {path}: check the spelling.")
-    files = _list_files(store)
-    if not files.num_rows:
+    if not (files := _list_files(store)).num_rows:
         raise errors.EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
     spark, folder = get_spark(), Path(store.root)
     try:
@@ -144,16 +143,18 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
     except SPARK_ERRORS as error:
         # The second line names the columns or the file.
         reason = " ".join(str(error).partition("JVM stacktrace")[0].split())[:500].rstrip(".")
-        raise errors.UnsupportedTableError(
-            f"Spark can't read {path} as Parquet: {reason}; rewrite the files."
-        ) from None
+        why = f"Spark can't read {path} as Parquet: {reason}; rewrite the files."
+        raise errors.UnsupportedTableError(why) from None
     # Each %XX is one character, never a byte of UTF-8 (ExternalCatalogUtils.unescapePathName).
     parts = (part.partition("=")[0] for part in files["path"][0].as_py().split("/")[:-1])
     by = tuple(name for name in (unquote(part, "latin-1") for part in parts) if name in schema.names)
     if partition_by is not None:
         given = {column.name: column for column in _parsed(partition_by, by)}
         schema = StructType([given.get(column.name, column) for column in schema])
-    return ConvertPlan(folder, files, schema, by, spark)
+    if "timestamp_ntz" in (schema[name].dataType.typeName() for name in by):
+        why = "CONVERT TO DELTA takes no partition column of TIMESTAMP_NTZ: give partition_by with TIMESTAMP"
+        raise errors.UnsupportedTableError(f"{path} can't be converted: {why} or STRING instead.")
+    return ConvertPlan(folder, files, schema, by)
 
 
 def _has_log(store: LocalStore) -> bool:
@@ -175,7 +176,7 @@ def _list_files(store: LocalStore) -> pa.Table:
 def _parsed(partition_by: str, columns: tuple[str, ...]) -> StructType:
     try:
         with quiet_errors():
-            schema = parse_ddl(partition_by)
+            schema = parse_ddl(str(partition_by))
     except SPARK_ERRORS as error:
         why = f'partition_by="{partition_by}" can\'t be read: {errors.reason_of(error)}.'
         raise errors.InvalidArgumentError(why) from None

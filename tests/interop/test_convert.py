@@ -159,6 +159,8 @@ def test_what_cant_be_converted_is_refused(spark: SparkSession, codes: Path, tmp
         ("code WORD, day DATE", 'partition_by="code WORD, day DATE" can\'t be read: '),
     ):
         refused(partial(interop.plan_convert, codes, partition_by), InvalidArgumentError, message)
+    without_zone = partial(interop.plan_convert, codes, "code TIMESTAMP_NTZ, day DATE")
+    refused(without_zone, UnsupportedTableError, str(codes), "give partition_by with TIMESTAMP or STRING")
 
 
 def by_parts(table: Path, *more: list[handmade.Action], configuration: dict[str, str] | None = None) -> Path:
