@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from compaction_kit.errors import InvalidArgumentError, MissingDependencyError, show_value
+from compaction_kit.errors import InvalidArgumentError, MissingDependencyError, StorageError, show_value
 from compaction_kit.text import parse_count
 
 # The rows of each new file, without partition columns, by its path in the table.
@@ -105,7 +105,7 @@ def shaped_table(
     schema = _shaped_rows(0, 1, rng).schema
     if partitions:
         schema = schema.append(pa.field("part", pa.string()))
-    names = [f"part=p{k:04d}/" * (partitions > 0) + f"part-{i:06d}.parquet" for i, k in enumerate(order)]
+    names = [f"part=p{k:04d}/" * bool(partitions) + f"part-{i:06d}.parquet" for i, k in enumerate(order)]
     of_commits = np.array_split(np.arange(len(names)), min(commits, len(names)))
     new_files = ({names[i]: _shaped_rows(i * rows, rows, rng) for i in some} for some in of_commits)
     return _ingest(path, schema, ["part"] if partitions else [], new_files)
@@ -136,22 +136,29 @@ def _ingest(path: str | Path, schema: pa.Schema, partition_by: list[str], commit
     _find("deltalake")
     from deltalake import DeltaTable
 
-    folder = Path(path)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidArgumentError(f"{path} already exists and is not empty: delete it or choose another.")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder, is_mine = Path(path), False
     # As Delta on Spark; deltalake's default of 100 makes many commits take twice as long.
     checkpoints = {"delta.checkpointInterval": "10"}
-    table = DeltaTable.create(str(folder), schema, partition_by=partition_by, configuration=checkpoints)
     try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InvalidArgumentError(f"{path} already exists and is not empty: choose another folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        is_mine = True
+        table = DeltaTable.create(str(folder), schema, partition_by=partition_by, configuration=checkpoints)
         with ThreadPoolExecutor() as pool:
             for commit in commits:
                 actions = list(pool.map(partial(_write, folder), commit, commit.values()))
                 table.create_write_transaction(actions, "append", schema, partition_by=partition_by or None)
                 # Otherwise each commit would try every version since the first.
                 table.update_incremental()
-    except BaseException:
-        shutil.rmtree(folder)
+    except BaseException as error:
+        if is_mine:
+            shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            why = error.strerror or str(error).splitlines()[0]
+            raise StorageError(
+                f"{path} can't be written ({why}): get write permission or free space."
+            ) from None
         raise
     return str(path)
 
@@ -187,7 +194,5 @@ def _stats(rows: pa.Table) -> dict[str, Any]:
 
 def _find(package: str) -> ModuleSpec:
     if (spec := importlib.util.find_spec(package)) is None:
-        raise MissingDependencyError(
-            f'The package {package} is not installed: pip install "compaction-kit[tour]".'
-        )
+        raise MissingDependencyError(f'{package} is not installed: pip install "compaction-kit[tour]".')
     return spec

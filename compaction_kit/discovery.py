@@ -84,12 +84,10 @@ def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]
     try:
         open_table(name, spark)
     except TableNotFoundError:
-        names_in_catalog = "the session's catalog has no schema, catalog or Delta table of that name"
+        why = "the session's catalog has no schema, catalog or Delta table of that name; check the spelling"
         if spark is None:
-            names_in_catalog = "no Spark session is running whose catalog could have the name"
-        raise TableNotFoundError(
-            f"No table at {name}: there is no such path, and {names_in_catalog}; check the spelling."
-        ) from None
+            why = "no Spark session is running whose catalog could have the name; check the spelling"
+        raise TableNotFoundError(f"No table at {name}: there is no such path, and {why}.") from None
     return name, Discovered([(name, name)], [])
 
 
@@ -124,10 +122,8 @@ def catalog_tables(spark: SparkSession, name: str) -> Discovered | None:
                     if not row["isTemporary"]:
                         _add(found, full_name(*schema, row["tableName"]), row["information"])
     except SPARK_ERRORS as error:
-        reason = first_line(error)
-        raise UnsupportedTableError(
-            f"The tables of {name} can't be listed: {reason}; give their names or paths as a list."
-        ) from None
+        why = f"The tables of {name} can't be listed: {first_line(error)}; give names or paths as a list."
+        raise UnsupportedTableError(why) from None
     return Discovered(sorted(found.tables), sorted(found.skipped))
 
 

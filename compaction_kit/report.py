@@ -66,7 +66,6 @@ def write_report(path: str | Path, title: str, *parts: Any) -> Path:
     try:
         Path(path).write_text(page, encoding="utf-8")
     except OSError as error:
-        raise InvalidArgumentError(
-            f"{path} can't be written ({error.strerror}): name a file in a folder that you may write to."
-        ) from None
+        why = f"{path} can't be written ({error.strerror}): name a file in a folder that you may write to."
+        raise InvalidArgumentError(why) from None
     return Path(path)

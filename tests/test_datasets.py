@@ -2,6 +2,7 @@ import importlib.util
 import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 
 from compaction_kit import datasets, open_table
 from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import InvalidArgumentError, MissingDependencyError, RunCancelled
-from tests import handmade
+from compaction_kit.errors import InvalidArgumentError, MissingDependencyError, RunCancelled, StorageError
+from tests import folders, handmade
+from tests.refusals import refused
 
 
 def rows_of(table: str) -> pa.Table:
@@ -119,4 +121,8 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, make: Any) 
         with pytest.raises(InvalidArgumentError, match="already exists and is not empty") as caught:
             make(path)
         assert str(path) in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    (tmp_path / "locked").mkdir(mode=0o555)
+    for new, words in (("mine.txt/new", "Not a directory"), ("locked/new", "denied"), ("locked", "")):
+        with folders.no_permission(tmp_path / "locked/new"):
+            refused(partial(make, tmp_path / new), StorageError, f"{new} can't be written (", words)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["locked", "mine.txt"]
