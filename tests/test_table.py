@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import errors, get_spark, open_table
+from compaction_kit import errors, find_sink_logs, find_tables, get_spark, open_table, survey
 from compaction_kit.active import active_spark
 from compaction_kit.datasets import shaped_table
 from compaction_kit.text import GIB, MIB
@@ -44,6 +44,16 @@ def test_what_is_no_table_is_refused_and_left_alone(tmp_path: Path) -> None:
     table = open_table(handmade.write_log(data.with_name("t"), [handmade.add("a")]))
     table.path.rename(tmp_path / "elsewhere")
     refused(table.files, errors.TableNotFoundError, str(tmp_path / "t"), "does not exist")
+
+
+def test_a_folder_that_may_not_be_read_is_not_called_no_table(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path / "locked", [handmade.add("a")])
+    table.chmod(0)
+    with folders.no_permission(table):
+        refused(partial(open_table, table), errors.StorageError, f"{table}/_delta_log can't be reached")
+        for look in (find_tables, find_sink_logs, survey):
+            refused(partial(look, table), errors.TableNotFoundError, "can't be read (Permission denied)")
+    table.chmod(0o755)
 
 
 def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def reading(name: str) -> Iterator[None]:
     except CompactionKitError:
         raise
     except OSError as error:
-        why = error.strerror or first_line(error)
-        raise CorruptLogError(f"The log file {name} can't be read ({why}): check that it exists.") from None
+        why = f"{error.strerror or first_line(error)}): check that it exists, and who may read it"
+        raise CorruptLogError(f"The log file {name} can't be read ({why}.") from None
     except DAMAGE as error:
         raise CorruptLogError(
             f"The log file {name} is damaged ({first_line(error)}): restore it from a backup."

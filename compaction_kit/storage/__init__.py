@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from compaction_kit.errors import CompactionKitError, TableNotFoundError, UnsupportedTableError
+from compaction_kit.errors import CompactionKitError, StorageError, TableNotFoundError, UnsupportedTableError
 from compaction_kit.storage.store import S3_SCHEMES as S3_SCHEMES
 from compaction_kit.storage.store import Answer, Entry, Item, Store
 
@@ -63,6 +63,8 @@ class LocalStore(Store):
         path = self.place(place)
         try:
             return _entry(os.path.basename(path), os.lstat(path))
+        except PermissionError:
+            raise StorageError(f"{path} can't be reached: check who may read the folder it is in.") from None
         except (OSError, ValueError):
             return None
 
@@ -76,16 +78,13 @@ class LocalStore(Store):
         try:
             with os.scandir(folder) as found:
                 for entry in found:
-                    try:
+                    # Files may vanish meanwhile.
+                    with contextlib.suppress(FileNotFoundError, UnicodeEncodeError):
                         entry.name.isascii() or entry.name.encode()
                         entries.append(_entry(entry.name, entry.stat(follow_symlinks=False)))
-                    except (FileNotFoundError, UnicodeEncodeError):
-                        # Files may vanish meanwhile.
-                        continue
         except OSError as error:
-            raise TableNotFoundError(
-                f"The folder {folder} can't be read ({error.strerror}): check the path and who may read it."
-            ) from None
+            why = f"The folder {folder} can't be read ({error.strerror}): check the path and who may read it."
+            raise TableNotFoundError(why) from None
         return entries
 
     def listed(self) -> LocalStore:
@@ -131,11 +130,10 @@ class LocalStore(Store):
                 os.rmdir(folder)
 
     def delete(self, place: str) -> None:
-        path = self.place(place)
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
+        if self.is_folder(place):
+            shutil.rmtree(self.place(place), ignore_errors=True)
         else:
-            Path(path).unlink(missing_ok=True)
+            Path(self.place(place)).unlink(missing_ok=True)
 
 
 def open_store(name: str | Path) -> Store:
@@ -154,7 +152,7 @@ def local_store(name: Store | str | Path, what: str) -> LocalStore:
     Raises:
         UnsupportedTableError: It isn't, and `what` works on local disks only.
     """
-    store = open_store(name) if isinstance(name, (str, Path)) else name
+    store = name if isinstance(name, Store) else open_store(name)
     if isinstance(store, LocalStore):
         return store
     raise UnsupportedTableError(f"{what} works on local disks alone, and {store.root} is elsewhere.")
@@ -162,10 +160,9 @@ def local_store(name: Store | str | Path, what: str) -> LocalStore:
 
 def is_folder(name: str) -> bool:
     """Return whether a path or URI names a folder; False for a name that can't be used."""
-    try:
+    with contextlib.suppress(CompactionKitError):
         return open_store(name).is_folder()
-    except CompactionKitError:
-        return False
+    return False
 
 
 def local_path(name: str) -> Path:
@@ -180,12 +177,13 @@ def local_path(name: str) -> Path:
     path = Path(unquote(name.removeprefix("file:").removeprefix("//")) if name.startswith("file:") else name)
     try:
         str(path).encode()
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
+        # Fails if the working folder was deleted.
+        path.absolute()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()
     except (OSError, ValueError) as error:
         is_text = not isinstance(error, UnicodeError)
-        reason = (getattr(error, "strerror", None) or error) if is_text else "its name is not UTF-8"
+        reason = getattr(error, "strerror", error) if is_text else "its name is not UTF-8"
         raise TableNotFoundError(f"No table at {name[:200]!r}: {reason}; check the path.") from None
     return path
 

@@ -91,13 +91,11 @@ class Store:
 
     def is_file(self, place: str) -> bool:
         """Return whether a file is at a place."""
-        found = self.status(place)
-        return found is not None and found.is_file
+        return bool((found := self.status(place)) and found.is_file)
 
     def is_folder(self, place: str = "") -> bool:
         """Return whether a folder is at a place."""
-        found = self.status(place)
-        return found is not None and found.is_folder
+        return bool((found := self.status(place)) and found.is_folder)
 
     def is_taken(self, place: str) -> bool:
         """Return whether anything is at a place."""
@@ -113,11 +111,13 @@ class Store:
     def walk(self, place: str = "") -> Iterator[tuple[str, list[Entry]]]:
         """Yield each folder from a place down, and its entries, top down.
 
-        Folders that are removed from a list are not visited; folders that can't be read are left out.
+        Folders that are removed from a list are not visited; those below it that can't be read are left out.
         """
         try:
             found = self.entries(place)
         except TableNotFoundError:
+            if not place and self.is_folder():
+                raise
             return
         yield place, found
         for entry in found:
