@@ -251,17 +251,15 @@ class SinkLog(Record):
         Raises:
             InvalidArgumentError: `retention` is no length of time, or was given for a source.
         """
-        if retention is not None and self.kind == Kind.SOURCE:
-            raise InvalidArgumentError(
-                f'retention="{retention}" is for sinks, and {self.name} is a source\'s log.'
-            )
+        is_source = self.kind == Kind.SOURCE
+        if retention is not None and is_source:
+            why = f'retention="{retention}" is for sinks, and {self.name} is a source\'s log.'
+            raise InvalidArgumentError(why)
         between = self.pace.between if seconds_between is None else timedelta(seconds=seconds_between)
-        pace = replace(self.pace, between=between)
-        column = "modification_time" if self.kind == Kind.SINK else "timestamp"
-        times = self.entries[column].cast(pa.int64()).to_numpy()
+        pace, begin = replace(self.pace, between=between), millis(self.read_at)
+        times = self.entries["timestamp" if is_source else "modification_time"].cast(pa.int64()).to_numpy()
         length = None if retention is None else parse_retention(retention)
-        read_at, is_source = millis(self.read_at), self.kind == Kind.SOURCE
-        return project(self.listed, times, read_at, self.policy, pace, num_batches, length, is_source)
+        return project(self.listed, times, begin, self.policy, pace, num_batches, length, is_source)
 
     def plot(self, num_batches: int = 100) -> Figure:
         """Draw the size of the compaction file, as it is and as projected, and what the cleanup removes."""

@@ -12,6 +12,7 @@ from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
 from compaction_kit.log.lines import parse_lines
 from compaction_kit.retention import parse_retention
 from compaction_kit.storage import Store
+from compaction_kit.text import parse_count
 
 _VERSION = re.compile(rb"v1\r?(?:\n|$)")
 _TIME = pa.timestamp("ms", "UTC")
@@ -84,7 +85,8 @@ class Policy:
     @classmethod
     def of_session(cls, kind: Kind, conf: Callable[[str], str | None]) -> "Policy":
         """Read the policy from a session's settings (None if not set), with Spark's defaults."""
-        interval = int(conf(setting(kind, "compactInterval")) or cls.default_interval)
+        key = setting(kind, "compactInterval")
+        interval = parse_count(int(conf(key) or cls.default_interval), key)
         delay = (conf(setting(kind, "cleanupDelay")) or "10min").strip()
         retained = int(conf("spark.sql.streaming.minBatchesToRetain") or cls.min_batches_to_retain)
         # A number alone is milliseconds (JavaUtils.timeStringAs).

@@ -1,6 +1,7 @@
 """When a log is compacted and what is kept: as Spark's own class has it."""
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import sink_log
 from compaction_kit.compat import java_class
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog.policy import Kind, Policy
 from tests.chance import examples
+from tests.refusals import refused
 from tests.releases import streaming_class
 from tests.sinklog.streams import LINE, SparkLog, make_log, names_after, names_in, policies
 
@@ -65,6 +68,12 @@ def test_a_delay_is_read_as_spark_reads_it() -> None:
     key = "spark.sql.streaming.fileSink.log.cleanupDelay"
     texts = ("600000ms", "600000", "600s", "10m", "10min")
     assert {Policy.of_session(Kind.SINK, {key: text}.get) for text in texts} == {Policy()}
+
+
+def test_an_interval_of_no_batch_is_refused() -> None:
+    key = "spark.sql.streaming.fileSink.log.compactInterval"
+    policy = partial(Policy.of_session, Kind.SINK, {key: "0"}.get)
+    refused(policy, InvalidArgumentError, f"{key}=0 is out of range: give a whole number from 1 on")
 
 
 @pytest.mark.spark
