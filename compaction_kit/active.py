@@ -10,21 +10,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def active_spark() -> SparkSession | None:
-    """Return the session that is running in this process, if any."""
+def active_spark(given: SparkSession | None = None) -> SparkSession | None:
+    """Return a session, or, if there is none or it has ended, the one that runs in this process, if any."""
     # Where nothing has imported PySpark, no session runs.
     if "pyspark" not in sys.modules:
         return None
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
-    from pyspark.sql.utils import is_remote
 
-    session = SparkSession.getActiveSession()
-    if session is None and is_remote():
-        # Over Spark Connect each thread has an active session of its own.
-        with contextlib.suppress(PySparkException):
-            return SparkSession.active()
-    elif session is None and SparkSession._instantiatedSession is not None:
-        # Not while one starts: this would wait for it.
-        return SparkSession.builder.getOrCreate()
-    return session
+    if given is None or _has_ended(given):
+        # An error if there is none, or if its Java has ended.
+        with contextlib.suppress(PySparkException, OSError):
+            given = SparkSession.active()
+    return None if given is None or _has_ended(given) else given
+
+
+def _has_ended(session: SparkSession) -> bool:
+    # Over Spark Connect it has no context.
+    if (context := getattr(session, "_sc", None)) is None:
+        return session.is_stopped  # type: ignore[attr-defined]
+    java = getattr(context._gateway, "proc", None)
+    return context._jsc is None or (java is not None and java.poll() is not None)

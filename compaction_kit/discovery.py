@@ -49,7 +49,7 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
         >>> ck.find_tables("data")
         ['data/flights']
     """
-    session = spark or active_spark()
+    session = active_spark(spark)
     if session is not None and name_parts(str(root)) and not is_folder(str(root)):
         listed = catalog_tables(session, str(root))
         return [] if listed is None else [name for name, _ in listed.tables]

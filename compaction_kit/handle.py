@@ -11,15 +11,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from compaction_kit import errors
 from compaction_kit.active import active_spark
 from compaction_kit.compat import enforces_retention
-from compaction_kit.errors import (
-    CorruptLogError,
-    NotADeltaTableError,
-    TableNotFoundError,
-    UnsupportedTableError,
-    first_line,
-)
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import LOG_FOLDER, look_at_log
 from compaction_kit.log.protocol import check_not_managed
@@ -53,15 +47,18 @@ class Handle:
         """The table's log."""
         return TransactionLog(self.store)
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
-        """The session that works on the table; started when first asked for."""
-        return self.given or get_spark(s3=self._scheme in S3_SCHEMES)
+        """The session that works on the table; started when first asked for, or if it was stopped."""
+        kept = vars(self).get("spark", self.given)
+        if kept is None or active_spark(kept) != kept:
+            kept = vars(self)["spark"] = get_spark(s3=self._scheme in S3_SCHEMES)
+        return kept
 
     @property
     def session(self) -> SparkSession | None:
         """The session if one runs; none is started."""
-        return vars(self).get("spark") or self.given or active_spark()
+        return active_spark(vars(self).get("spark", self.given))
 
     def conf(self, key: str) -> str | None:
         """The value of a setting of the session; None without one, or without a session."""
@@ -109,26 +106,26 @@ class Handle:
 
 def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
     """Find a Delta table by a path or a catalog's name; see `open_table`."""
-    store = _resolve(str(name), spark or active_spark())
+    store = _resolve(str(name), active_spark(spark))
     try:
         has_files, has_staged = look_at_log(store)
-    except TableNotFoundError:
+    except errors.TableNotFoundError:
         if store.status() is None:
-            raise TableNotFoundError(
+            raise errors.TableNotFoundError(
                 f"No table at {name}: the path does not exist; check the spelling."
             ) from None
         if not store.is_folder(LOG_FOLDER):
-            raise NotADeltaTableError(
+            raise errors.NotADeltaTableError(
                 f"{name or 'The current folder'} is not a Delta table: it has no {LOG_FOLDER} folder; "
                 "name the folder that holds one."
             ) from None
         raise
     if not has_files:
-        raise NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
+        raise errors.NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
     handle = Handle(str(name), store, spark)
     if has_staged:
         # Its catalog may know newer versions than the log: then nothing of the log is shown.
-        with suppress(CorruptLogError):
+        with suppress(errors.CorruptLogError):
             handle.log.snapshot(keep=False)
     return handle
 
@@ -141,13 +138,13 @@ def _resolve(name: str, spark: SparkSession | None) -> Store:
     try:
         detail = spark.sql(f"DESCRIBE DETAIL {identifiers(spark, parts)}").collect()[0]
     except PySparkException:
-        raise TableNotFoundError(
+        raise errors.TableNotFoundError(
             f"No table {name}: there is no such path, and the session's catalog has no such Delta table."
         ) from None
     except Py4JJavaError as error:
-        raise UnsupportedTableError(
+        raise errors.UnsupportedTableError(
             f"There is no path {name}, and the session's catalog can't be asked for such a table: "
-            f"{first_line(error)}; check the settings spark.sql.catalog.{parts[0]}."
+            f"{errors.first_line(error)}; check the settings spark.sql.catalog.{parts[0]}."
         ) from None
     check_not_managed(detail["tableFeatures"] or ())
     return open_store(plain_path(detail["location"]))

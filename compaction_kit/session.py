@@ -168,6 +168,8 @@ def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = Fal
         reason = [*str(error).strip().splitlines()[:1], *lines][-1]
         if lost:
             what = next((f"the JAR {name}" for name in lost if name), "Delta's JARs")
+        if isinstance(error, ConnectionError):
+            reason = "its Java has ended, as it does when memory runs out: restart the kernel."
             reason = f"{what} could not be downloaded; check that Maven Central can be reached, and retry."
         raise SessionError(f"Spark did not start: {reason}") from None
 

@@ -162,7 +162,7 @@ def survey(
         >>> survey.to_arrow().select(["table", "num_files", "files_removed", "files_added"]).to_pylist()
         [{'table': 'data/flights', 'num_files': 1095, 'files_removed': 1095, 'files_added': 3}]
     """
-    session = spark or active_spark()
+    session = active_spark(spark)
 
     def conf(key: str) -> str | None:
         return None if session is None else session.conf.get(key, None)

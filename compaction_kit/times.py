@@ -38,7 +38,7 @@ def session_zone(spark: SparkSession | None = None) -> tzinfo | None:
     Raises:
         UnsupportedTableError: The session's zone is unknown to Python.
     """
-    session = spark or active_spark()
+    session = active_spark(spark)
     return None if session is None else parse_time_zone(session.conf.get(_ZONE) or "UTC")
 
 

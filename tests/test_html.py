@@ -139,7 +139,7 @@ def objects_with_hostile_names(root: Path) -> list[object]:
     to_parquet = ParquetPlan(table, 1, paths, paths, root / FOLDER, schema)
     folders = pa.table({"path": [NAME], "size_bytes": [1]})
     left = folders.append_column("why", [[NAME]])
-    convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,), None)  # type: ignore[arg-type]
+    convert = ConvertPlan(root / FOLDER, folders, schema, (NAME,))
     runs = pa.table({"version": [0, 1], "repeat": [0, 0], "seconds": [2.0, 1.0]})
     states = {"path": [NAME, "/b"], "partition": [NAME, ""], "size_bytes": [1, None]}
     states |= {"state": ["live, not listed", "listed, not live"]}

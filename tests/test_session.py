@@ -98,6 +98,27 @@ except SessionError as error:
     print(error)
 """
 
+ENDED = """
+import os
+from compaction_kit import get_spark, open_table
+from compaction_kit.active import active_spark
+from compaction_kit.errors import SessionError
+table = open_table(os.environ["TABLE"], get_spark({"spark.master": "local[1]"}))
+table.spark.sparkContext.stop()
+assert active_spark() is None
+plan = table.plan_compaction()
+print(plan.run().verified, table.spark is get_spark())
+java = table.spark.sparkContext._gateway.proc
+java.kill()
+java.wait()
+print(open_table(os.environ["TABLE"]).versions().num_rows)
+for call in (lambda: table.files(where="part = 'p0000'"), table.plan_restore(1).run):
+    try:
+        call()
+    except SessionError as error:
+        print(error)
+"""
+
 
 LOOKED = """
 import threading, time
@@ -121,6 +142,14 @@ active_spark().stop()
 def test_who_asks_for_the_session_does_not_wait_for_one_that_starts() -> None:
     """A page would stand still meanwhile."""
     assert int(run_python("-c", LOOKED).stdout) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_session_that_was_stopped_or_died_is_replaced_or_missed_in_a_sentence(changed: Path) -> None:
+    run, versions, *refused = run_python("-c", ENDED, TABLE=str(changed)).stdout.splitlines()
+    assert (run, versions) == ("True True", "6")
+    assert ["its Java has ended" in line for line in refused] == [True, True]
 
 
 @pytest.mark.slow

@@ -207,6 +207,7 @@ def _measure_reads(run: Run, before: int, after: int, query: "Query", repeats: i
     from compaction_kit.reads import measure_reads
 
     # The files of both versions exist, however old the version before is.
-    with session_confs(run.spark, ANY_VERSION):
+    # The session of the run may have been stopped since.
+    with session_confs(run.handle.spark, ANY_VERSION):
         named = with_table(query, run.store, run.handle.name)
-        return measure_reads(run.spark, run.store.root, before, after, named, repeats)
+        return measure_reads(run.handle.spark, run.store.root, before, after, named, repeats)

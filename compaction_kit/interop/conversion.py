@@ -50,7 +50,6 @@ class ConvertPlan(WithFiles, Plan):
     files: pa.Table
     schema: StructType
     partition_columns: tuple[str, ...]
-    spark: SparkSession = field(repr=False)
 
     @property
     def partition_schema(self) -> StructType:
@@ -78,7 +77,7 @@ class ConvertPlan(WithFiles, Plan):
             RunFailedError, ReadOnlyTableError, RunCancelled: Delta or Spark failed, or Ctrl-C was pressed.
             VerificationError: The rows differ.
         """
-        start, spark, store = time.time(), self.spark, local_store(self.path, _WHAT)
+        start, spark, store = time.time(), get_spark(), local_store(self.path, _WHAT)
         if not _list_files(store).equals(self.files):
             changed = "have changed since the plan was made: make a new plan; nothing was changed"
             raise errors.StalePlanError(f"The files in {self.path} {changed}.")
