@@ -80,7 +80,11 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
         if active is None and "SPARK_REMOTE" in os.environ:
             active = SparkSession.builder.getOrCreate()
         if active is None:
-            return _start(config or {}, s3)
+            try:
+                return _start(config or {}, s3)
+            except OSError as error:
+                advice = "free space, or set XDG_CACHE_HOME and TMPDIR to folders that you may write to"
+                raise SessionError(f"Spark did not start ({error}): {advice}.") from None
     if _EXTENSION not in (active.conf.get("spark.sql.extensions", "") or ""):
         raise SessionError(
             "The active Spark session can't read Delta: stop it (spark.stop()) and restart the "
@@ -125,9 +129,7 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     known = cache_folder() / "jars" / f"{digest}.txt"
     java_home = find_java_home(cache_folder())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[*]").appName("compaction_kit")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    builder = SparkSession.builder.master("local[*]").appName("compaction_kit").config(map=settings)
     with contextlib.ExitStack() as stack:
         if not _kept_jars(known):
             # Two processes would download to the same files of Ivy's folder.
@@ -166,10 +168,10 @@ def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = Fal
             return _launched(builder, log_path, is_last=True)
         lines = [line.strip() for line in log.splitlines() if _JVM_ERROR.search(line)]
         reason = [*str(error).strip().splitlines()[:1], *lines][-1]
-        if lost:
-            what = next((f"the JAR {name}" for name in lost if name), "Delta's JARs")
         if isinstance(error, ConnectionError):
             reason = "its Java has ended, as it does when memory runs out: restart the kernel."
+        if lost:
+            what = next((f"the JAR {name}" for name in lost if name), "Delta's JARs")
             reason = f"{what} could not be downloaded; check that Maven Central can be reached, and retry."
         raise SessionError(f"Spark did not start: {reason}") from None
 
@@ -222,12 +224,11 @@ def _scratch_folder() -> tuple[Path, BinaryIO]:
 @contextlib.contextmanager
 def _launching(java_home: Path, log: BinaryIO) -> Iterator[None]:
     """Give processes that start in this context a JAVA_HOME, and the log for what they print, ever after."""
-    before = os.environ.get("JAVA_HOME")
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
     # Java prints as well: VACUUM prints how many files it has deleted.
     saved = {number: os.dup(number) for number in (1, 2)}
-    os.environ["JAVA_HOME"] = str(java_home)
+    before, os.environ["JAVA_HOME"] = os.environ.get("JAVA_HOME"), str(java_home)
     try:
         for number in saved:
             os.dup2(log.fileno(), number)
@@ -281,6 +282,5 @@ def _ask(java: str | Path) -> tuple[int | None, Path | None]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None, None
-    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", done.stderr)
-    home = re.search(r"java\.home = (.+)", done.stderr)
-    return (int(version[1]) if version else None), (Path(home[1].strip()) if home else None)
+    found = re.search(r"java\.home = (.+)(?s:.*)java\.specification\.version = (?:1\.)?(\d+)", done.stderr)
+    return (int(found[2]), Path(found[1].strip())) if found else (None, None)
