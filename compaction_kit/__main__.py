@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     print(planned.explain(), file=sys.stderr if options.json else sys.stdout)
     if not planned.is_empty and not options.yes:
         print(f"A run takes {planned.cost}.\nRun it? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if (sys.stdin.readline() if sys.stdin else "").strip().lower() not in ("y", "yes"):
             raise errors.RunCancelled("Nothing was changed: answer y, or give --yes.")
     result = planned.run(progress=sys.stderr.isatty())
     _show(options, result, result.summary())
@@ -89,10 +89,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         return int(options.do(options))
-    except BrokenPipeError:
-        # Python flushes stdout again when it exits: into a pipe that nobody reads.
-        os.dup2(os.pipe()[1], sys.stdout.fileno())
-        return NOT_DONE
     except errors.CompactionKitError as error:
         print(error, file=sys.stderr)
         if isinstance(error, errors.EmptyTableError):
@@ -102,6 +98,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         # A run that is interrupted raises RunCancelled, which says what is committed.
         print("Interrupted: nothing was changed.", file=sys.stderr)
+        return NOT_DONE
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            print(f"The output can't be written ({error}): free space, and run it again.", file=sys.stderr)
+        # Python flushes stdout again when it exits: into a pipe that nobody reads.
+        os.dup2(os.pipe()[1], sys.stdout.fileno())
         return NOT_DONE
 
 

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -129,13 +130,15 @@ def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(tmp
     handmade.write_log(tmp_path / "a", *[[handmade.add(name)] for name in "ab"])
     command = f"{shlex.quote(sys.executable)} -m compaction_kit"
     cases = {"plan a | true; exit ${PIPESTATUS[0]}": 2, "PYTHONIOENCODING=latin-1 survey .": 0}
+    cases |= {"plan a --json > /dev/full": 2, "plan a >&-": 0, "run a <&- >&-": 2}
     for case, code in cases.items():
-        words = case.replace("plan", f"{command} plan").replace("survey", f"{command} survey")
+        words = re.sub("plan|survey|run", rf"{command} \g<0>", case)
         path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         done = subprocess.run(
             ["bash", "-c", words], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True
         )
         assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+        assert ("can't be written ([Errno 28]" in done.stderr) == ("full" in case)
 
 
 def test_a_path_that_is_empty_is_named(
