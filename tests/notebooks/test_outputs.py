@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-import nbformat
 import pytest
 
+from tests.notebooks.lessons import LESSONS, cells_of, code_cells
 from tests.notebooks.outputs import FOLDER, difference
-from tests.notebooks.test_notebooks import LESSONS
 
 PRINTED = ["42 files, 7 bins", "0 airport 14", "1 centre 14"]
 
@@ -25,6 +24,5 @@ def test_a_changed_number_a_lost_line_and_another_order_are_differences() -> Non
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_each_lesson_has_lines_to_compare_and_none_of_cells_that_are_gone(lesson: Path) -> None:
     kept = json.loads((FOLDER / f"{lesson.stem}.json").read_text("utf-8"))
-    cells = nbformat.read(lesson, as_version=4).cells
     assert kept
-    assert kept.keys() <= {cell["id"] for cell in cells if cell.cell_type == "code"}
+    assert kept.keys() <= {cell["id"] for cell in code_cells(cells_of(lesson))}
