@@ -1,7 +1,7 @@
 """Check the answers to a lesson's exercises: right or not, and nothing of the solution."""
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from math import isclose
 from numbers import Real
 from typing import Any
@@ -10,7 +10,7 @@ from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.plots import style
 from compaction_kit.text import Html, element, format_list, shown
 from course import cases  # noqa: F401, it adds the museum's exercises
-from course.answers import EXERCISES, Answer, Unfinished
+from course.answers import EXERCISES, Unfinished
 
 _PLACES = ("the first", "the second", "the third")
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
@@ -21,10 +21,7 @@ _COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
 
 @dataclass(frozen=True)
 class Checked:
-    """What is said of an answer: a verdict, what is missing or mistaken, but never the right answer.
-
-    `marks` are those of a right answer: 0 for exercises without marks.
-    """
+    """What is said of an answer, but never the right one; `marks` are those of a right answer, or 0."""
 
     verdict: str
     sentence: str = ""
@@ -40,17 +37,14 @@ class Checked:
         """The marks of this answer."""
         return self.marks * self.is_right
 
-    @property
-    def _text(self) -> str:
-        """What follows the verdict."""
-        return self.sentence + (f" {self.earned} of {self.marks} marks." if self.marks else "")
-
     def _repr_html_(self) -> Html:
         look = f"border-left: 4px solid {_COLOURS[self.verdict]}; padding-left: 8px"
-        return shown(element("p", element("b", self.verdict), self._text, role="status", style=look))
+        text = repr(self).removeprefix(self.verdict)
+        return shown(element("p", element("b", self.verdict), text, role="status", style=look))
 
     def __repr__(self) -> str:
-        return self.verdict + self._text
+        marks = f" {self.earned} of {self.marks} marks." if self.marks else ""
+        return f"{self.verdict}{self.sentence}{marks}"
 
 
 def check(exercise: str, answer: Any, *given: Any) -> Checked:
@@ -72,27 +66,29 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
     if exercise not in EXERCISES:
         known = format_list(sorted(EXERCISES), most=len(EXERCISES))
         raise InvalidArgumentError(f"exercise={show_value(exercise)} is unknown: give one of {known}.")
-    kind, find, marks = EXERCISES[exercise]
-    return replace(_judge(kind, find, answer, given), marks=marks)
-
-
-def _judge(kind: str, find: Callable[..., Answer], answer: Any, given: Sequence[Any]) -> Checked:
-    """Compare an answer with the right one."""
+    kind, _, marks = EXERCISES[exercise]
     if answer is None or any(one is None for one in given):
-        return Checked(_OPEN, f": expected is {kind}.")
+        return Checked(_OPEN, f": expected is {kind}.", marks)
+    mistake = _mistake(exercise, answer, given)
+    return Checked(_WRONG, f": {mistake}.", marks) if mistake else Checked(_RIGHT, ".", marks)
+
+
+def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
+    """Return what is wrong with an answer or missing in what is given; empty if the answer is right."""
+    kind, find, _ = EXERCISES[exercise]
     try:
-        truth, mistakes = find(*given)
+        (truth, _), *mistakes = find(*given)
     except Unfinished as missing:
-        return Checked(_WRONG, f": {missing}.")
+        return str(missing)
     except Exception as error:
-        return Checked(_WRONG, f": it can't be checked with what is given ({error}); expected is {kind}.")
+        return f"it can't be checked with what is given ({error}); expected is {kind}"
     found, right = _plain(answer), _plain(truth)
     if not _is_alike(found, right):
-        return Checked(_WRONG, f": this is of type {type(answer).__name__}, and expected is {kind}.")
+        return f"this is of type {type(answer).__name__}, and expected is {kind}"
     if _is_same(found, right):
-        return Checked(_RIGHT, ".")
+        return ""
     meaning = next((means for wrong, means in mistakes if _is_same(found, wrong)), "")
-    return Checked(_WRONG, f": {meaning or _difference(found, right) or f'expected is {kind}'}.")
+    return meaning or _difference(found, right) or f"expected is {kind}"
 
 
 def _difference(answer: Any, truth: Any) -> str:
@@ -100,9 +96,8 @@ def _difference(answer: Any, truth: Any) -> str:
     if isinstance(truth, list) and len(answer) == len(truth):
         if _is_same([*answer][::-1], truth):
             return "the numbers are in the wrong order"
-        wrong = [not _is_same(*pair) for pair in zip(answer, truth, strict=True)]
-        places = (place for place, is_wrong in zip(_PLACES, wrong, strict=False) if is_wrong)
-        return f"check {format_list(list(places))} of these" if not all(wrong) else ""
+        wrong = [place for place, *pair in zip(_PLACES, answer, truth, strict=False) if not _is_same(*pair)]
+        return f"check {format_list(wrong)} of these" if len(wrong) < len(truth) else ""
     if not isinstance(truth, set) or not all(isinstance(value, Hashable) for value in answer):
         return ""
     found = set(answer)

@@ -21,13 +21,12 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.sinklog import Policy
 from compaction_kit.table import Table
 from compaction_kit.text import KIB
-from tests import handmade
-from tests.handmade import add, metadata, remove
+from tests import folders, handmade
+from tests.handmade import Action, add, metadata, remove, unchanged
 from tests.interop import manifests
 from tests.sinklog.streams import LINE, make_log
 
 POLICY = Policy(default_interval=3, min_batches_to_retain=2)
-Values = Mapping[str, Any]
 IN_EIGHT_DAYS = datetime.now(UTC) + timedelta(days=8)
 
 
@@ -52,36 +51,25 @@ class Log:
         self.table, self._version = folder, 0
         self._head = [handmade.protocol(), *(head or [metadata()])]
 
-    def commit(
-        self, *actions: handmade.Action, by: str = "WRITE", changes: bool = True, **told: Any
-    ) -> Table:
+    def commit(self, *actions: Action, by: str = "WRITE", **told: Any) -> Table:
         """Commit file actions; `told` are the operation's parameters."""
         info = {"operation": by, "operationParameters": {key: json.dumps(one) for key, one in told.items()}}
-        done = actions if changes else map(handmade.unchanged, actions)
-        handmade.write_commit(self.table, self._version, [{"commitInfo": info}, *self._head, *done])
+        handmade.write_commit(self.table, self._version, [{"commitInfo": info}, *self._head, *actions])
         self._version, self._head = self._version + 1, []
         return open_table(self.table)
 
+    def replace(self, *actions: Action, **told: Any) -> Table:
+        """Commit files instead of all that there are, as a compaction."""
+        removed = map(remove, sorted(folders.live(self.table)))
+        return self.commit(*map(unchanged, [*removed, *actions]), by="OPTIMIZE", **told)
 
-def adds(name: str, count: int, size: int = 1_000, records: int = 10) -> list[handmade.Action]:
+
+def adds(name: str, count: int, size: int = 1_000, records: int = 10) -> list[Action]:
     return [add(f"{name}{number}", size, records=records) for number in range(count)]
 
 
-def removes(name: str, count: int) -> list[handmade.Action]:
-    return [remove(f"{name}{number}") for number in range(count)]
-
-
-def bounded(path: str, low: Values, high: Values, partition: Mapping[str, str] | None = None) -> Any:
-    """An add action with the bounds of some columns."""
-    action = add(path, partition=partition)
-    # Spark skips no file whose nulls aren't counted.
-    stats = {"numRecords": 10, "minValues": low, "maxValues": high, "nullCount": dict.fromkeys(low, 0)}
-    action["add"]["stats"] = json.dumps(stats)
-    return action
-
-
-def spans(name: str, column: str, bounds: Sequence[tuple[int, int]]) -> list[handmade.Action]:
-    return [bounded(f"{name}{n}", {column: low}, {column: high}) for n, (low, high) in enumerate(bounds)]
+def spans(name: str, column: str, bounds: Sequence[tuple[int, int]]) -> list[Action]:
+    return [add(f"{name}{n}", bounds=({column: low}, {column: high})) for n, (low, high) in enumerate(bounds)]
 
 
 def test_each_exercise_of_the_course_is_open_without_an_answer() -> None:
@@ -94,20 +82,14 @@ def test_each_exercise_of_the_course_is_open_without_an_answer() -> None:
         assert repr(check(exercise, 1, None)) == repr(shown)
 
 
-@pytest.mark.parametrize(
-    ("answer", "verdict"),
-    [
-        *((4, "Right."), (np.int64(4), "Right."), (pa.scalar(4), "Right.")),
-        (5, "Not right yet: expected is the number of a batch."),
-        ("4", "Not right yet: this is of type str, and expected is the number of a batch."),
-        ([4], "Not right yet: this is of type list, and expected is the number of a batch."),
-    ],
-)
-def test_an_answer_is_right_or_not_and_the_answer_isnt_shown(answer: object, verdict: str) -> None:
-    shown = check("08.1", answer, POLICY)
-    assert repr(shown) == verdict
-    assert verdict.partition(":")[0].rstrip(".") in shown._repr_html_()
-    assert 'role="status"' in shown._repr_html_()
+def test_an_answer_is_right_or_not_and_the_answer_isnt_shown() -> None:
+    for right in (4, np.int64(4), pa.scalar(4)):
+        assert "Right" in check("08.1", right, POLICY)._repr_html_()
+    for wrong, meaning in ((5, ""), ("4", "this is of type str, and "), ([4], "this is of type list, and ")):
+        text = f"{meaning}expected is the number of a batch."
+        assert said("08.1", wrong, POLICY) == f"Not right yet: {text}"
+        html = check("08.1", wrong, POLICY)._repr_html_()
+        assert all(part in html for part in ("Not right yet", text, 'role="status"'))
 
 
 def test_what_cant_be_checked_is_a_sentence_and_an_unknown_exercise_is_refused() -> None:
@@ -143,23 +125,16 @@ def test_01_compares_a_compaction_with_the_version_before(tmp_path: Path) -> Non
     for day in range(366):
         table = flights.commit(*spans(f"{day}-", "time_hour", [(day, day + 1)]))
     assert "has no version 366" in said("01.1", (3.0, 3.0), table)
-    gone = [remove(f"{day}-0") for day in range(366)]
-    new = spans("new", "time_hour", [(0, 300), (100, 366)])
-    table = flights.commit(*gone, *new, by="OPTIMIZE", changes=False)
+    table = flights.replace(*spans("new", "time_hour", [(0, 300), (100, 366)]))
     overlaps = [table.files(version=version).overlap("time_hour") for version in (365, 366)]
     right, most = ([getattr(one, name) for one in overlaps] for name in ("mean", "max"))
     wrong = {(366, 2): "these are all files", (*right[::-1],): "wrong order", (*most,): "the most"}
     judged("01.1", right, wrong, table)
     log = Log(tmp_path / "random")
-    assert "the last commit of this table is not a compaction" in said(
-        "01.2", 1.0, log.commit(*adds("a", 200))
-    )
-    new = adds("b", 2, size=2_000)
-    table = log.commit(*removes("a", 200), *new, by="OPTIMIZE", changes=False)
+    assert "the last commit of this table is no" in said("01.2", 1.0, log.commit(*adds("a", 200)))
     factors = {0.02: "after by bytes before", 100.0: "these are files", 196_000: "the bytes saved"}
-    judged("01.2", 50.0, factors, table)
-    table = log.commit(*removes("b", 2), *adds("c", 1), by="OPTIMIZE", changes=False)
-    assert "2 files were compacted" in said("01.2", 50.0, table)
+    judged("01.2", 50.0, factors, log.replace(*adds("b", 2, size=2_000)))
+    assert "2 files were compacted" in said("01.2", 50.0, log.replace(*adds("c", 1)))
 
 
 def test_02_wants_the_hint_deleted(tmp_path: Path) -> None:
@@ -184,12 +159,10 @@ def test_03_counts_bins_of_a_single_file_and_wants_something_left(tmp_path: Path
     assert "no column customer" in said("03.2", 1, Log(tmp_path / "plain").commit(), size)
     log = Log(tmp_path / "customers", customers)
     assert "never compacted" in said("03.2", 4, log.commit(*adds("a", 8)), size)
-    table = log.commit(*removes("a", 8), *adds("b", 1), changes=False)
-    assert "the names must be 300, of 100 letters each" in said("03.2", 0, table, size)
-    table = log.commit(*removes("b", 1), *adds("c", 5, size=50_000), changes=False)
+    assert "the names must be 300, of 100 letters" in said("03.2", 0, log.replace(*adds("b", 1)), size)
     wrong = {5: "the first plan", 4: "these are files", 1: "own thresholds", 0: "compact the table"}
-    judged("03.2", 2, wrong, table, size)
-    table = log.commit(*removes("c", 5), *adds("d", 2, size=50_000), changes=False)
+    judged("03.2", 2, wrong, log.replace(*adds("c", 5, size=50_000)), size)
+    table = log.replace(*adds("d", 2, size=50_000))
     assert check("03.2", 1, table, size).is_right
     assert "this is of type bool" in said("03.2", True, table, size)
 
@@ -200,17 +173,14 @@ def test_04_looks_at_what_was_committed(tmp_path: Path) -> None:
     assert "no commit of this table appended rows" in said("04.1", 8_000, table.log.commits())
     assert "no overwrite with dataChange=false" in said("04.2", 8_000, table)
     assert 'no zorder_by="value"' in said("04.3", 8, table)
-    commits = log.commit(*adds("ten", 1), changes=False).log.commits()
+    commits = log.commit(*map(unchanged, adds("ten", 1))).log.commits()
     judged("04.1", 8_000, {8_010: "these are all rows", 10: "the stream doesn't deliver"}, commits)
-    gone = [*removes("a", 8), *removes("ten", 1)]
-    table = log.commit(*gone, *adds("b", 1, records=8_010), changes=False)
-    assert "all rows of the version before it" in said("04.2", 8_010, table)
-    table = log.commit(*removes("b", 1), *adds("c", 2, records=4_000), changes=False)
+    table = log.replace(*adds("b", 1, records=8_010))
+    assert "the overwrite lost no row" in said("04.2", 8_010, table)
     wrong = {8_010: "after the append", 10: "overwrite lost", 2: "these are files"}
-    judged("04.2", 8_000, wrong, table)
-    log.commit(*removes("c", 2), *spans("d", "value", [(0, 100)] * 8), changes=False)
-    new = spans("e", "value", [(0, 30), (20, 60), (50, 100)] * 2)
-    table = log.commit(*removes("d", 8), *new, by="OPTIMIZE", changes=False, zOrderBy=["value"])
+    judged("04.2", 8_000, wrong, log.replace(*adds("c", 2, records=4_000)))
+    log.replace(*spans("d", "value", [(0, 100)] * 8))
+    table = log.replace(*spans("e", "value", [(0, 30), (20, 60), (50, 100)] * 2), zOrderBy=["value"])
     judged("04.3", 4, {8: "before the plan", 1: "never into another one", 6: "all files"}, table)
 
 
@@ -238,14 +208,13 @@ def test_06_wants_the_delete_and_the_day(tmp_path: Path) -> None:
     judged("06.1", share, wrong | {float(gone.size_bytes): "these are bytes"}, gone, kept)
 
 
-@pytest.mark.parametrize(("length", "is_enough"), [("1440 hours", True), ("60 minutes", False)])
-def test_06_wants_sixty_days_in_any_unit(tmp_path: Path, length: str, is_enough: bool) -> None:
-    names = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
-    head = metadata(configuration=dict.fromkeys(names, f"interval {length}"))
-    log = Log(tmp_path / "table", head).commit().log
-    assert check("06.3", names[1], log).is_right == is_enough
-    assert is_enough or "isn't readable 60 days back yet" in said("06.3", names[1], log)
-    assert not is_enough or "is in the task" in said("06.3", names[0], log)
+def test_06_wants_sixty_days_in_any_unit(tmp_path: Path) -> None:
+    files, log = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+    for length in ("1440 hours", "60 minutes"):
+        head = metadata(configuration=dict.fromkeys((files, log), f"interval {length}"))
+        Log(tmp_path / length, head).commit()
+    judged("06.3", log, {files: "is in the task"}, open_table(tmp_path / "1440 hours").log)
+    assert "isn't readable 60 days back" in said("06.3", log, open_table(tmp_path / "60 minutes").log)
 
 
 def test_07_wants_the_stream_run_and_the_batches_by_one_name(tmp_path: Path) -> None:
@@ -274,7 +243,7 @@ def test_files_tasks_and_rows_are_those_that_spark_reads(tmp_path: Path, spark: 
     log = Log(tmp_path / "table")
     log.commit(*(handmade.write_data(log.table, f"a{n}", pa.table({"id": [n]})) for n in range(20)))
     one = handmade.write_data(log.table, "one", pa.table({"id": range(20)}))
-    log.commit(*removes("a", 20), one, changes=False)
+    log.replace(one)
     reader = spark.read.format("delta")
     both = [reader.option("versionAsOf", version).load(str(log.table)) for version in (0, 1)]
     tasks = [version.rdd.getNumPartitions() for version in both]
@@ -336,11 +305,13 @@ def test_09_3_and_10_3_ask_spark_for_types_and_files(tmp_path: Path, spark: Spar
     log = Log(tmp_path / "sales", metadata(columns, ["shop"]))
     assert "Z-order" in said("10.3", (4, 4), log.commit())
     days = [f"2026-03-{day}T00:00:00.000Z" for day in ("01", "20")]
-    files = []
-    for number in range(4):
+    files = [add(f"shop=airport/{number}", partition={"shop": "airport"}) for number in range(4)]
+    for number, file in enumerate(files):
         low, high = ({"time": day, "customer": 250 * number + 249 * i} for i, day in enumerate(days))
-        files.append(bounded(f"shop=airport/{number}", low, high, {"shop": "airport"}))
-    log.commit(*files, by="OPTIMIZE", changes=False, zOrderBy=["customer"])
+        # Spark skips no file whose nulls aren't counted.
+        stats = {"numRecords": 10, "minValues": low, "maxValues": high, "nullCount": dict.fromkeys(low, 0)}
+        file["add"]["stats"] = json.dumps(stats)
+    log.replace(*files, zOrderBy=["customer"])
     wrong = {(1, 1): "rows of all customers", (4, 4): "sorted by customer", (4, 1): "wrong order"}
     judged("10.3", (1, 4), wrong, open_table(log.table, spark))
 
@@ -350,7 +321,8 @@ def test_10_wants_a_cube_left_alone_and_half_of_the_gain(tmp_path: Path) -> None
     table = log.commit(*adds("a", 1), by="OPTIMIZE")
     assert "not an OPTIMIZE of a clustered table" in said("10.1", (1, 1), table)
     log.commit(*adds("b", 1))
-    table = log.commit(remove("b0"), *adds("c", 1), by="OPTIMIZE", changes=False, clusterBy=["customer"])
+    new = map(unchanged, [remove("b0"), *adds("c", 1)])
+    table = log.commit(*new, by="OPTIMIZE", clusterBy=["customer"])
     wrong = {(2, 0): "cubes of 100 GiB", (0, 2): "even alone", (1, 2): "was not left alone"}
     judged("10.1", (1, 1), wrong, table)
     shares = {0.1: "in hundredths", 9: "less than half", 11: "a smaller one", 50: "more than half"}

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import deltalake
-import nbformat
 import pytest
 from course import museum
 from course.answers import EXERCISES
@@ -15,26 +15,10 @@ from course.check import check
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table, sink_log
+from tests.notebooks.lessons import ROOT, cells_of
 
-ROOT = Path(__file__).parents[2]
-
-
-def streamed(folder: Path, spark: SparkSession) -> list[Path]:
-    made = museum.feed(folder, spark)
-    return [made / "source", made / "sink"]
-
-
-# The folders that are given to each check.
-MAKE: dict[int, Callable[[Path, SparkSession], list[Path]]] = {
-    1: lambda folder, _: [museum.deliveries(folder)],
-    2: lambda folder, _: [museum.revenue(folder)],
-    3: lambda folder, spark: [museum.accounts(folder, spark)],
-    4: lambda folder, spark: [museum.telemetry(folder, spark)],
-    5: lambda folder, spark: [museum.clicks(folder, spark)],
-    6: lambda folder, spark: [museum.archive(folder, spark)],
-    7: lambda folder, spark: streamed(folder, spark),
-    8: lambda folder, _: [museum.exports(folder)],
-}
+MAKE: list[Callable[..., Path]] = [museum.deliveries, museum.revenue, museum.accounts, museum.telemetry]
+MAKE += [museum.clicks, museum.archive, museum.feed, museum.exports]
 # Wrong answers from the right one, and a part of what is said of each.
 WRONG: dict[int, Callable[[Any], dict[Any, str]]] = {
     1: lambda _: {6: "in no version", 7: "are still there", 3: "still there", 0: "time of the removal"},
@@ -73,18 +57,19 @@ NUMBERS = [pytest.param(n, marks=pytest.mark.nightly) if n in BY_NIGHT else n fo
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_wrong_answers_get_no_marks_and_a_reason(number: int, tmp_path: Path, spark: SparkSession) -> None:
-    exercise = f"museum.{number}"
-    folders = MAKE[number](tmp_path, spark)
+    exercise, make = f"museum.{number}", MAKE[number - 1]
+    made = make(tmp_path, spark) if "spark" in signature(make).parameters else make(tmp_path)
+    folders = [made / "source", made / "sink"] if number == 7 else [made]
     tables = [sink_log(one) if number == 8 else open_table(one, spark) for one in folders]
     _, find, marks = EXERCISES[exercise]
-    right, _ = find(*tables)
+    right, _ = next(find(*tables))
     assert repr(check(exercise, right, *tables)) == f"Right. {marks} of {marks} marks."
     for answer, meaning in WRONG[number](right).items():
         shown = check(exercise, answer, *tables)
         assert (shown.is_right, shown.earned) == (False, 0)
-        assert meaning in repr(shown), answer
-        assert f" 0 of {marks} marks." in repr(shown)
-        assert f" 0 of {marks} marks." in shown._repr_html_()
+        for text in (repr(shown), shown._repr_html_()):
+            assert meaning in text, answer
+            assert f" 0 of {marks} marks." in text
 
 
 def test_a_case_is_open_until_it_has_an_answer_and_stays_right_after_the_repair(tmp_path: Path) -> None:
@@ -107,13 +92,10 @@ def test_the_vacuum_took_files_too_early_by_the_log_alone(tmp_path: Path) -> Non
 
 
 def test_each_case_has_a_check_a_folded_story_a_solution_and_marks() -> None:
-    cases, solved = (
-        nbformat.read(ROOT / "notebooks" / name, as_version=4).cells
-        for name in ("museum.ipynb", "solutions/museum_solution.ipynb")
-    )
-    text = {cell["id"]: cell.source for cell in cases}
-    titles = {cell["id"]: cell.source.splitlines()[0] for cell in solved}
-    lecturers = (ROOT / "docs" / "book" / "lecturers.md").read_text(encoding="utf-8")
+    text = {cell.id: cell.source for cell in cells_of(ROOT / "notebooks/museum.ipynb")}
+    solved = cells_of(ROOT / "notebooks/solutions/museum_solution.ipynb")
+    titles = {cell.id: cell.source.splitlines()[0] for cell in solved}
+    lecturers = (ROOT / "docs/book/lecturers.md").read_text(encoding="utf-8")
     marks = dict(re.findall(r"(?m)^\| (\d) [^|]*\|.*\| (\d) \|$", lecturers))
     assert sum(marks for _, _, marks in EXERCISES.values()) == 40
     for number in range(1, 9):
