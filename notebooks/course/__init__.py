@@ -12,11 +12,9 @@ from compaction_kit.sql import uri
 
 
 def new_folder(within: str | Path, name: str) -> Path:
-    """Make an empty folder for a lesson's tables, and return its absolute path.
+    """Make an empty folder for a lesson's tables within another, which is made too; return its absolute path.
 
-    Args:
-        within: The folder to make it in; it is made too if it doesn't exist.
-        name: The name; a number is added if a folder of that name exists.
+    A number is added to the name if a folder of that name exists.
 
     Raises:
         InvalidArgumentError: The folder would be inside a Delta table.

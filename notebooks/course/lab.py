@@ -14,17 +14,13 @@ from compaction_kit.widgets import parts
 from compaction_kit.widgets.fields import Slider
 from compaction_kit.widgets.page import show_with_still, still_of
 
-_LABEL_WIDTH = "220px"
-
 
 @dataclass(frozen=True)
 class Finding:
-    """What a lab shows for the values of its controls.
+    """What a lab shows for the values of its controls: one to three sentences, and the same as a figure.
 
-    Attributes:
-        sentence: What follows from them, in one to three sentences.
-        figure: The same as a figure. Its size and axes stay while a control moves.
-        code: The Python lines that give this figure; what they use and don't make is in the notebook.
+    The figure's size and axes stay while a control moves. `code` are the Python lines that give it; what they
+    use and don't make is in the notebook.
     """
 
     sentence: str
@@ -33,19 +29,12 @@ class Finding:
 
 
 def run(code: str, names: dict[str, Any] | None = None) -> Any:
-    r"""Run the lines that a lab shows, so that its figure is what they give.
+    """Run the lines that a lab shows, and return the value of the last one, which is the lab's figure.
 
-    Args:
-        code: Python lines; the last one is an expression.
-        names: What the notebook has under these names, such as `table`; those that the lines give are added.
+    `names` are those that the notebook has, such as `table`; those that the lines give are added.
 
-    Returns:
-        The value of the last line.
-
-    Examples:
-        >>> from course.lab import run
-        >>> run("files = 365 * airports\nfiles + 1", {"airports": 3})
-        1096
+    Raises:
+        InvalidArgumentError: The last line is no expression.
     """
     *lines, last = ast.parse(code).body
     if not isinstance(last, ast.Expr):
@@ -78,9 +67,7 @@ class Control:
 class Steps(Control, Slider):
     """A slider over values of any type and at any distance; `show` writes one as text."""
 
-    def __init__(
-        self, label: str, options: Iterable[Any], chosen: Any, show: Callable[[Any], str] = str
-    ) -> None:
+    def __init__(self, label: str, options: Iterable[Any], chosen: Any, show: Callable[[Any], str] = str):
         options = tuple(options)
         Slider.__init__(self, label=label, max=len(options) - 1)
         Control.__init__(self, label, options, chosen, "value")
@@ -92,7 +79,7 @@ class Choice(Control, w.Dropdown):
     """A dropdown of names, each for a value."""
 
     def __init__(self, label: str, options: Mapping[str, Any], chosen: Any) -> None:
-        style, layout = {"description_width": _LABEL_WIDTH}, w.Layout(width="max-content")
+        style, layout = {"description_width": "220px"}, w.Layout(width="max-content")
         w.Dropdown.__init__(self, options=list(options), description=label, style=style, layout=layout)
         Control.__init__(self, label, options.values(), chosen, "index")
 
@@ -101,19 +88,17 @@ class Lab(parts.Part):
     """An experiment of a lesson: move a control, and read what changes.
 
     Args:
-        compute: Says what follows from the values of the controls, which it takes by name. It is called at
-            each step of a slider, so it takes a tenth of a second or so, and changes nothing.
+        compute: Gives what is shown for the values of the controls, which it takes by name. It is called at
+            each step of a slider, so it takes a tenth of a second or so, and changes nothing. If it fails,
+            `finding` is None, and the page has the error's sentence.
         more: What else is below the controls.
         controls: The controls, by name.
-
-    Attributes:
-        finding: What is shown; None if it could not be computed, which the page says in a sentence.
     """
 
     finding: Finding | None = None
 
     def __init__(self, compute: Callable[..., Finding], *more: w.Widget, **controls: Steps | Choice) -> None:
-        self.compute, self.controls = compute, controls
+        self.compute, self.more, self.controls = compute, more, controls
         self.sentence = parts.Text("text", "status")
         self.image = parts.FigureView("ck-lab-figure")
         self.code = w.HTML().add_class("ck-code")
@@ -135,13 +120,11 @@ class Lab(parts.Part):
 
     def _render(self) -> None:
         try:
-            finding = self.compute(**self.values)
+            finding = self.finding = self.compute(**self.values)
         except Exception:
-            self.finding = None
+            self.finding, self.code.value = None, ""
             self.sentence.show("")
-            self.code.value = ""
             raise
-        self.finding = finding
         self.sentence.show(finding.sentence)
         self.image.show(lambda: finding.figure)
         self.code.value = element("pre", finding.code)

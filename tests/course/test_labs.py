@@ -21,7 +21,6 @@ from compaction_kit.text import KIB, format_size
 from tests import folders
 from tests.displayed import outputs_of
 
-SECONDS = 120
 LINES = "from course import figures\n\nfigures.waiting({'before': (files, 2.0), 'after': (1, 0.1)})"
 
 
@@ -41,21 +40,18 @@ def lab() -> Lab:
 def test_a_control_that_moves_changes_sentence_and_figure_and_what_cant_be_computed_is_a_sentence() -> None:
     shown = lab()
     assert "1024 bytes &lt; a" in shown.sentence.value
-    assert shown.values == {"size": KIB, "where": "a"}
     first = shown.image.value
     # As the page sets them.
     shown.controls["size"].value = 2
     shown.controls["where"].index = 1
     assert shown.controls["size"].text == "16 KiB"
     assert "16384 bytes &lt; b" in shown.sentence.value
-    assert "16,384 files" in told(shown)
+    assert "16,384 files" in told(shown, {"files": 16 * KIB})
     assert shown.image.value != first
     assert "figures.waiting(" in shown.code.value
-    assert found(shown).code == LINES
     move(shown, where="nowhere")
     assert "&quot;nowhere&quot; is no place: choose another one." in shown.failure.value
-    assert shown.finding is None
-    assert (shown.sentence.value, shown.code.value) == ("", "")
+    assert (shown.finding, shown.sentence.value, shown.code.value) == (None, "", "")
     assert "is no place" in outputs_of(shown)[1]["text/html"]
     move(shown, where="b")
     assert shown.failure.value == ""
@@ -92,43 +88,52 @@ def found(lab: Lab) -> Finding:
     return lab.finding
 
 
-def told(lab: Lab) -> str:
-    """What the lab's sentence says, and its figure to people who can't see it."""
-    return f"{found(lab).sentence} {found(lab).figure.get_label()}"
+def told(lab: Lab, names: dict[str, Any] | None = None) -> str:
+    """What the lab's sentence says, and its figure to people who can't see it.
+
+    With the names that a notebook has, also assert that the lab's lines give this figure.
+    """
+    label = str(found(lab).figure.get_label())
+    assert names is None or str(run(found(lab).code, dict(names)).get_label()) == label
+    return f"{found(lab).sentence} {label}"
 
 
-def height(lab: Lab) -> float:
-    """How high the figure is, which is not to change while a control moves."""
-    return found(lab).figure.get_figheight()
+def follow(lab: Lab, *steps: tuple[Any, ...], names: dict[str, Any] | None = None) -> None:
+    """Set controls, and assert what is told then, step by step; the figure's height doesn't change."""
+    height = found(lab).figure.get_figheight()
+    for values, *said in steps:
+        move(lab, **values)
+        text = told(lab, names)
+        assert [words for words in said if words not in text] == [], text
+        assert found(lab).figure.get_figheight() == height
 
 
 def test_a_feed_writes_files_and_readers_wait_for_them() -> None:
-    lab = labs.feed()
-    assert "3 files a day" in told(lab)
-    # The figure neither grows nor shrinks when a table has no file yet.
-    assert "after 1 hour: 0 files" in told(lab)
-    # Eight requests at once: 137 rounds, and one.
-    assert "After 1 year: 1,095 files, 6.9 s until open; compacted: 3 files, 50 ms" in told(lab)
-    first = height(lab)
-    move(lab, interval=10, partitions=24, seconds_to_open=0.1, at_once=1)
-    assert "207,360 files a day" in told(lab)
-    assert "after 1 day: 207,360 files, 5 h 46 min" in told(lab)
-    assert height(lab) == first
+    follow(
+        labs.feed(),
+        # The figure neither grows nor shrinks when a table has no file yet.
+        ({}, "3 files a day", "after 1 hour: 0 files"),
+        # Eight requests at once: 137 rounds, and one.
+        ({}, "After 1 year: 1,095 files, 6.9 s until open; compacted: 3 files, 50 ms"),
+        ({"interval": 10, "partitions": 24}, "207,360 files a day"),
+        ({"seconds_to_open": 0.1, "at_once": 1}, "after 1 day: 207,360 files, 5 h 46 min"),
+        names={},
+    )
     # What opening a file was measured to take is a step too.
     assert labs.feed(seconds_to_open=0.0007).controls["seconds_to_open"].text == "0.7 ms"
 
 
 def test_settings_of_a_sink_s_log_change_which_of_its_files_are_left() -> None:
-    lab = labs.sink_log()
-    assert "A reader needs 19.compact, 20, 21. 9.compact is the last compaction" in told(lab)
-    assert "after 22 batches, the log has written entries of 50 batches." in told(lab)
-    assert "After batch 21: 13 of 22 files left, a reader needs 3" in told(lab)
-    move(lab, retained=100)
-    assert "No compaction has 100 batches after it yet, so no file may go" in told(lab)
-    move(lab, retained=1, delay=30, interval=2, batch=59)
-    assert "59.compact. 57.compact" in told(lab)
-    assert "once they are 30 minutes old" in told(lab)
-    assert str(run(found(lab).code).get_label()) in told(lab)
+    follow(
+        labs.sink_log(),
+        ({}, "A reader needs 19.compact, 20, 21. 9.compact is the last compaction"),
+        ({}, "after 22 batches, the log has written entries of 50 batches."),
+        ({}, "After batch 21: 13 of 22 files left, a reader needs 3"),
+        ({"retained": 100}, "No compaction has 100 batches after it yet, so no file may go"),
+        ({"retained": 1, "delay": 30}, "once they are 30 minutes old"),
+        ({"interval": 2, "batch": 59}, "59.compact. 57.compact"),
+        names={},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -146,62 +151,55 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 
 def test_a_version_says_its_files_and_what_a_reader_of_it_reads(sales: Table) -> None:
-    lab = labs.log(sales)
-    assert "the checkpoint of version 4 and commit 5. Without checkpoints it would read 6" in told(lab)
-    assert "Version 5: 4 live files, known from 2 files of the log" in told(lab)
-    for version in range(6):
-        move(lab, version=version)
-        live = len(sales.log.snapshot(version).live)
-        assert f"Version {version}: {live} live file" in told(lab)
-    move(lab, version=3)
-    assert "commits 0 to 3" in told(lab)
-    assert height(lab) == height(labs.log(sales, version=0))
+    live = [len(sales.log.snapshot(version).live) for version in range(6)]
+    follow(
+        labs.log(sales),
+        ({}, "the checkpoint of version 4 and commit 5. Without checkpoints it would read 6"),
+        ({}, "Version 5: 4 live files, known from 2 files of the log"),
+        *(({"version": number}, f"Version {number}: {live[number]} live file") for number in range(6)),
+        ({"version": 3}, "commits 0 to 3"),
+        names={"table": sales},
+    )
 
 
 def test_the_packer_is_followed_file_by_file(sales: Table, tmp_path: Path) -> None:
     sizes = sorted(sales.files().to_arrow()["size_bytes"].to_pylist())
     assert 4 * KIB < sizes[0] < 16 * KIB < sum(sizes[:2]) < sum(sizes) < 128 * KIB
-    lab = labs.packing(sales)
-    first = height(lab)
-    assert "In the end: 1 bin" in told(lab)
-    for moved, words in (
+    follow(
+        labs.packing(sales),
+        ({}, "In the end: 1 bin"),
         ({"num_seen": 0}, "No file has been looked at"),
         ({"num_seen": 1}, "it opens the first bin"),
         ({"num_seen": 2}, "in the bin it fits"),
         ({"max_file_size": 16 * KIB}, "that would be more than 16 KiB. The bin is closed for good, and"),
         ({}, "In the end: 0 bins, 0 B rewritten, 4 files after"),
         ({"min_file_size": 4 * KIB, "max_file_size": 128 * KIB}, "it is not small, and stays"),
-    ):
-        move(lab, **moved)
-        assert words in told(lab), moved
-        assert height(lab) == first
-    lab = labs.packing(ck.open_table(shaped_table(tmp_path / "parts", partitions=2, files=2, rows=20)))
-    move(lab, num_seen=3)
-    assert "it is of another partition, and opens another bin" in told(lab)
-    assert "In the end: 2 bins" in told(lab)
+        names={"table": sales},
+    )
+    parts = ck.open_table(shaped_table(tmp_path / "parts", partitions=2, files=2, rows=20))
+    other = "it is of another partition, and opens another bin"
+    follow(labs.packing(parts), ({"num_seen": 3}, other, "In the end: 2 bins"), names={"table": parts})
 
 
 def test_a_budget_takes_the_best_bins_and_an_order_keeps_ranges_narrow(tmp_path: Path) -> None:
     table = ck.open_table(shaped_table(tmp_path / "skewed", partitions=4, files=20, rows=50, skew=1.0))
-    lab = labs.budget(table, "event_time", "16 KiB", share=0.05)
-    first, touched = height(lab), []
+    steps, touched = [], []
     for order, share in (("size", 0.3), ("size", 1.0), ("event_time", 1.0)):
-        move(lab, order=order, share=share)
         budget = int(share * table.files().size_bytes)
         plan = table.plan_compaction(max_file_size="16 KiB", order=order, budget=budget)
         touched.append(plan.compare("event_time").layouts.to_pylist()[-1]["range_files"])
-        assert f"80 files become {plan.num_files_after}." in told(lab)
-        assert f"touches {touched[-1]:.1f} of them" in told(lab)
-        assert height(lab) == first
+        said = f"80 files become {plan.num_files_after}.", f"touches {touched[-1]:.1f} of them"
+        steps.append(({"order": order, "share": share}, *said))
+    lab = labs.budget(table, "event_time", "16 KiB")
+    follow(lab, *steps, ({}, "100% of the gain"), names={"table": table})
     assert touched[2] < touched[1]
-    assert "100% of the gain" in told(lab)
     with pytest.raises(InvalidArgumentError, match="nowhere"):
         labs.budget(table, "nowhere", "16 KiB")
 
 
 def wait(condition: Callable[[], bool]) -> None:
     """Wait for what is done in the background."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -222,8 +220,7 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
     assert "max_threads=15, repartition=False: 3 bins in" in told(lab)
     move(lab, max_threads=1)
     wait(lambda: "Measured" in told(lab))
-    assert "max_threads=1, repartition=False: 3 bins in" in told(lab)
-    assert "rewriting on 1 slot" in told(lab)
+    follow(lab, ({}, "max_threads=1, repartition=False: 3 bins in", "rewriting on 1 slot"))
     move(lab, max_threads=15)
     move(lab, max_threads=1)
     assert ran == [(15, False), (1, False)]
@@ -239,33 +236,30 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
 def test_a_story_is_played_by_a_click_and_stays_played(spark: SparkSession, tmp_path: Path) -> None:
     story = "append with ADD COLUMN"  # it takes the least time of those in which one is refused
     lab = labs.race(tmp_path / "stories", story, spark)
+    button = lab.more[0]
     assert "Who wins? Make a guess, then play it." in told(lab)
-    first = height(lab)
-    lab.button.click()
-    assert lab.button.disabled
-    lab.playing.wait(SECONDS)
-    assert not lab.button.disabled
-    assert f"{story}: the ADD COLUMN won, the append was refused" in told(lab)
-    assert "The ADD COLUMN committed. The ADD COLUMN changed the table's columns" in told(lab)
-    assert "40 → 40, 0 lost, 0 doubled" in told(lab)
-    assert height(lab) == first
-    move(lab, story="two compactions")
-    assert "who wins?" in told(lab)
-    move(lab, story=story)
-    assert "was refused" in told(lab)
-    assert str(run(found(lab).code).get_label()) == str(found(lab).figure.get_label())
+    button.click()
+    assert button.disabled
+    wait(lambda: "Rows:" in told(lab))
+    assert not button.disabled
+    follow(
+        lab,
+        ({"story": "two compactions"}, "who wins?"),
+        ({"story": story}, f"{story}: the ADD COLUMN won, the append was refused"),
+        ({}, "The ADD COLUMN committed. The ADD COLUMN changed the table's columns"),
+        ({}, "40 → 40, 0 lost, 0 doubled"),
+    )
+    assert "was refused" in told(lab, names={})
 
 
 def test_every_story_can_be_chosen_and_one_that_cant_be_played_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
     lab = labs.race(tmp_path)
-    lab.button.click()
-    lab.playing.wait(SECONDS)
-    assert f"{tmp_path} is inside the Delta table" in lab.error.value
-    assert not lab.button.disabled
-    for story in SCENARIOS:
-        move(lab, story=story)
-        assert f"{story}: who wins?" in told(lab)
+    button, error = lab.more
+    button.click()
+    wait(lambda: f"{tmp_path} is inside the Delta table" in error.value)
+    assert not button.disabled
+    follow(lab, *(({"story": story}, f"{story}: who wins?") for story in SCENARIOS))
     with pytest.raises(InvalidArgumentError, match="Story can't be"):
         labs.race(tmp_path, "nobody")
 
@@ -275,30 +269,26 @@ def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path
     # Of the files of versions 1 and 2; each is in all versions up to the fourth.
     deltalake.DeltaTable(path).delete("id < 150")
     table, before = ck.open_table(path), folders.listing(path)
-    lab = labs.vacuum(table, days=0)
+    lab = labs.vacuum(table)
 
-    def lost() -> list[int]:
-        """What the lab's lines plan, of which figure and sentence tell as well."""
+    def lost(**values: Any) -> list[int]:
+        """What the lab's lines plan then, of which figure and sentence tell as well."""
+        move(lab, **values)
         vacuum = run(found(lab).code.removesuffix(".plot()"), {"table": table})
         count = len(vacuum.versions_lost)
-        assert str(found(lab).figure.get_label()).startswith(
-            f"VACUUM would lose {count} of 6 readable versions" if count else "VACUUM would delete nothing"
-        )
+        finding = f"would lose {count} of 6 readable versions" if count else "would delete nothing"
+        assert str(found(lab).figure.get_label()).startswith(f"VACUUM {finding}")
         assert ("would be lost" in found(lab).sentence) == bool(count)
         return list(vacuum.versions_lost)
 
-    assert lost() == []
-    move(lab, days=8)
     assert lost() == [1, 2, 3, 4]
-    move(lab, keep=(1,))
-    assert lost() == [2, 3, 4]
+    assert lost(days=0) == []
+    assert lost(days=8, keep=(1,)) == [2, 3, 4]
     assert "RETAIN" not in told(lab)
-    move(lab, keep=(), retention=9)
-    assert lost() == []
+    assert lost(keep=(), retention=9) == []
     assert "ignores RETAIN and would keep removed files for 168 hours, the table property; run()" in told(lab)
     move(lab, retention=6)
     assert "6 days&quot; is shorter than the 168 hours" in lab.failure.value
     assert lab.finding is None
-    move(lab, retention=7)
-    assert lost() == [1, 2, 3, 4]
+    assert lost(retention=7) == [1, 2, 3, 4]
     assert folders.listing(path) == before

@@ -1,7 +1,4 @@
-"""The lessons' labs: each function gives a widget, which the last line of a cell shows.
-
-They raise InvalidArgumentError if a control can't have the value that it is to begin with.
-"""
+"""The lessons' labs: each function gives a widget, which the last line of a cell shows."""
 
 from course.labs.files import feed, log, vacuum
 from course.labs.manifest import manifest

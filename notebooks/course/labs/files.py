@@ -14,13 +14,8 @@ _INTERVALS = {10: "10 s", 60: "minute", 300: "5 minutes", 900: "15 minutes", 3_6
 def feed(interval: int = _DAY, partitions: int = 3, seconds_to_open: float = 0.05) -> Lab:
     """Show how many files a feed writes, and how long a reader waits until they are open.
 
-    Each commit writes a file in each partition that it touches. A reader opens each file once, by one
-    request, and sends some requests at once.
-
-    Args:
-        interval: Seconds from one commit to the next.
-        partitions: The partitions that a commit touches.
-        seconds_to_open: The seconds that opening a file takes, such as those measured.
+    Each commit (`interval` seconds after the last one) writes a file in each partition that it touches. A
+    reader opens each file once, by one request, and sends some requests at once.
     """
 
     def find(interval: int, partitions: int, seconds_to_open: float, at_once: int) -> Finding:
@@ -51,15 +46,8 @@ figures.waiting({{name: (num, ceil(num / at_once) * seconds_to_open) for name, n
     )
 
 
-def log(table: Table, version: int | None = None) -> Lab:
-    """Show which files a version of a table has, and what a reader has to read to know that.
-
-    Args:
-        table: A table, whose versions since the oldest one that can be read are shown.
-        version: The version that it begins with; None for the latest.
-    """
-    versions = table.history()["version"].to_pylist()
-    chosen = table.version if version is None else version
+def log(table: Table) -> Lab:
+    """Show which files each version of a table has, and what a reader has to read to know that."""
 
     def finding(version: int) -> Finding:
         segment = table.log.segment(version)
@@ -82,17 +70,11 @@ _, lives = table.log.lifetimes()
 figures.reading(lives, table.log.listing(), needed, {version})"""
         return Finding(sentence, run(code, {"table": table}), code)
 
-    return Lab(finding, version=Steps("Version", versions, chosen))
+    return Lab(finding, version=Steps("Version", table.history()["version"].to_pylist(), table.version))
 
 
-def vacuum(table: Table, days: int = 8, retention: int = 7) -> Lab:
-    """Show which versions a vacuum would cost; nothing is deleted.
-
-    Args:
-        table: A table.
-        days: In how many days from now the vacuum would run, 0 to 60.
-        retention: The days for which it keeps removed files, 1 to 60.
-    """
+def vacuum(table: Table) -> Lab:
+    """Show which versions of a table a vacuum would cost; nothing is deleted."""
     # One moment for all, so that what is shown depends on the controls alone.
     now = datetime.now(UTC)
 
@@ -114,7 +96,7 @@ vacuum.plot()"""
     versions = table.versions()["version"].to_pylist()
     return Lab(
         find,
-        days=Steps("VACUUM runs in", range(61), days, in_days),
-        retention=Steps("Keeps removed files for", range(1, 61), retention, in_days),
+        days=Steps("VACUUM runs in", range(61), 8, in_days),
+        retention=Steps("Keeps removed files for", range(1, 61), 7, in_days),
         keep=Choice("Version to keep", {"none": ()} | {str(number): (number,) for number in versions}, ()),
     )

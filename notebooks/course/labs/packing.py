@@ -17,10 +17,8 @@ _SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 def packing(table: Table, where: str | None = None, size: int = 128 * KIB) -> Lab:
     """Show how OPTIMIZE's packer takes one file after another, and what the two thresholds do to it.
 
-    Args:
-        table: A table with few files.
-        where: SQL over its partition columns, such as for one partition; None for all.
-        size: Both thresholds to begin with, in bytes: 4 KiB to 1 MiB, in steps of two.
+    The table has few files, or a condition on its partitions selects few. Both thresholds begin with a size
+    in bytes, 4 KiB to 1 MiB in steps of two.
     """
     num_files = table.files(where=where).num_files
 
@@ -72,14 +70,10 @@ def _step(steps: pa.Table, max_file_size: int, num_seen: int) -> str:
     )
 
 
-def budget(table: Table, column: str, max_file_size: int | str, share: float = 0.2) -> Lab:
+def budget(table: Table, column: str, max_file_size: int | str) -> Lab:
     """Show what a compaction within a budget rewrites and saves, and how many files queries touch then.
 
-    Args:
-        table: A table; it is not compacted.
-        column: The column of which queries ask for a narrow range, and by which files can be packed.
-        max_file_size: The target file size, bytes or text such as "128 KiB".
-        share: The budget to begin with, as a share of the table's bytes, such as 0.2.
+    Queries ask for a narrow range of a column, by which files can be packed too. The table is not compacted.
     """
     orders = {"size, as OPTIMIZE": SIZE, "time of writing": INGEST, column: order_by(column)}
     everything = {
@@ -105,11 +99,5 @@ plan.compare({column!r}).plot()"""
         )
         return Finding(sentence, figure, code)
 
-    def show(part: float) -> str:
-        return f"{part:.0%}, {format_size(int(part * size_bytes))}"
-
-    return Lab(
-        finding,
-        share=Steps("Budget", _SHARES, share, show),
-        order=Choice("Pack by", orders, SIZE),
-    )
+    shares = Steps("Budget", _SHARES, 0.2, lambda share: f"{share:.0%}, {format_size(share * size_bytes)}")
+    return Lab(finding, share=shares, order=Choice("Pack by", orders, SIZE))

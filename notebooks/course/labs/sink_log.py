@@ -12,20 +12,15 @@ from course import figures
 from course.lab import Finding, Lab, Steps
 
 NEEDED, KEPT, REMOVED = figures.LOG_STATES
-_FILES = pa.schema({"name": pa.string(), "first": pa.int64(), "batch": pa.int64(), "state": pa.string()})
 _MINUTE = timedelta(minutes=1)
 
 
 def log_files(policy: Policy, last: int) -> pa.Table:
-    """Return the files that a stream has written to its sink's log, by CompactibleFileStreamLog.add.
-
-    Args:
-        policy: The log's settings. The stream began without a log, and a batch comes each minute.
-        last: The last batch that was written, from 0 on.
+    """Return the files that a stream has written to its sink's log up to a batch, one a minute from 0 on.
 
     Returns:
-        One row per file that was written, in order: name (string), first and batch (int64, the first and the
-        last batch whose entries it holds), state (string, one of `figures.LOG_STATES`).
+        One row per file, in order: name, first and batch (the first and the last batch whose entries it
+        holds), state (one of `figures.LOG_STATES`, by CompactibleFileStreamLog.add).
     """
     interval, minute = policy.default_interval, _MINUTE // timedelta(milliseconds=1)
     states: dict[BatchFile, str] = {}
@@ -36,8 +31,9 @@ def log_files(policy: Policy, last: int) -> pa.Table:
         for expired in policy.expired(kept.values(), batch, interval, batch * minute):
             states[kept.pop(expired.name)] = REMOVED
     states |= dict.fromkeys(needed_files(tuple(kept.values())), NEEDED)
-    rows = [(one.name, 0 if one.is_compaction else one.batch, one.batch, states[one]) for one in states]
-    return pa.Table.from_pylist([dict(zip(_FILES.names, row, strict=True)) for row in rows], _FILES)
+    first = [0 if file.is_compaction else file.batch for file in states]
+    columns = {"name": [file.name for file in states], "first": first, "batch": range(last + 1)}
+    return pa.table(columns | {"state": [*states.values()]})
 
 
 def explain(policy: Policy, files: pa.Table) -> str:
@@ -58,15 +54,8 @@ def explain(policy: Policy, files: pa.Table) -> str:
     )
 
 
-def sink_log(interval: int = 10, retained: int = 5, delay: int = 0, batch: int = 21) -> Lab:
-    """Show which files of a sink's log are left after a batch, by the log's settings.
-
-    Args:
-        interval: The batches from one compaction to the next, 2 to 20.
-        retained: The batches to keep (spark.sql.streaming.minBatchesToRetain).
-        delay: The age in minutes at which a file may be removed; a batch comes each minute.
-        batch: The last batch that was written, 0 to 59.
-    """
+def sink_log() -> Lab:
+    """Show which files of a sink's log are left after a batch, by the log's settings."""
 
     def find(interval: int, retained: int, delay: int, batch: int) -> Finding:
         policy = Policy(interval, retained, timedelta(minutes=delay))
@@ -87,8 +76,8 @@ figures.log_files(files, {interval})"""
     batches = partial(format_count, noun="batch")
     return Lab(
         find,
-        interval=Steps("Compaction interval", range(2, 21), interval, batches),
-        retained=Steps("Batches to keep", (1, 2, 3, 5, 10, 15, 20, 30, 50, 100), retained, batches),
-        delay=Steps("Cleanup delay", (0, 1, 2, 5, 10, 20, 30), delay, lambda chosen: f"{chosen} min"),
-        batch=Steps("After batch", range(figures.MOST_BATCHES), batch),
+        interval=Steps("Compaction interval", range(2, 21), 10, batches),
+        retained=Steps("Batches to keep", (1, 2, 3, 5, 10, 15, 20, 30, 50, 100), 5, batches),
+        delay=Steps("Cleanup delay", (0, 1, 2, 5, 10, 20, 30), 0, "{} min".format),
+        batch=Steps("After batch", range(figures.MOST_BATCHES), 21),
     )
