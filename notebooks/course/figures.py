@@ -1,5 +1,6 @@
 """Figures of the course: tables and plain values in, a matplotlib Figure of a fixed size out."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.axes import Axes
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from compaction_kit.plots import style
@@ -45,11 +46,10 @@ _PAUSED, _VERSION = "#BBD7EA", "#EEEEEE"
 
 
 def waiting(tables: Mapping[str, tuple[int, float]]) -> Chart:
-    """How long a reader waits until all files of a table are open, on one scale for all settings.
+    """Draw how long a reader waits until all files of a table are open, on one scale for all settings.
 
-    Args:
-        tables: The number of files, and the seconds until they are open, by what the table is; at least
-            two, of which the last is the compacted table.
+    `tables` maps what a table is to its number of files, and the seconds until they are open; there are at
+    least two, and the last is compacted.
     """
     texts = {}
     for name, (files, seconds) in tables.items():
@@ -74,13 +74,10 @@ def waiting(tables: Mapping[str, tuple[int, float]]) -> Chart:
 
 
 def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version: int) -> Chart:
-    """Which files are live at a version, and which files of the log say so.
+    """Draw which files are live at a version, and which files of the log say so.
 
-    Args:
-        lives: added and removed of each file's life, as `TransactionLog.lifetimes` returns them.
-        listing: name, kind and version of the log's files, as `TransactionLog.listing` returns them.
-        needed: The names of those that a reader of the version reads.
-        version: The version that is read.
+    `lives` and `listing` are what `TransactionLog.lifetimes` and `TransactionLog.listing` return; `needed`
+    are the names of the log's files that a reader of the version reads.
     """
     logs = [row for row in listing.to_pylist() if row["kind"] in _LOG_KINDS]
     latest = max(row["version"] for row in logs)
@@ -108,18 +105,14 @@ def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version
     below.set(xlabel="version", ylim=(len(_LOG_KINDS) - 0.5, -0.5))
     below.set_yticks(range(len(_LOG_KINDS)), [f"{kind}s" for kind in _LOG_KINDS])
     below.xaxis.set_major_locator(MaxNLocator(15, integer=True))
-    looks = {"live, or read for it": (LIVE, ""), "not": (PALE, "")}
-    style.legend(figure, "outside upper right", looks)
+    style.legend(figure, "outside upper right", {"live, or read for it": (LIVE, ""), "not": (PALE, "")})
     return figure
 
 
 def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
-    """How bins fill, file by file, up to one of the files.
+    """Draw how bins fill, file by file, in a plan's `steps`, of which `num_seen` have been looked at.
 
-    Args:
-        steps: size_bytes, outcome and bin_id of each file, as a plan's `steps` has them.
-        max_file_size: What a bin holds, in bytes.
-        num_seen: How many of the files have been looked at.
+    A bin holds at most `max_file_size` bytes.
     """
     sizes, outcomes = steps["size_bytes"].to_numpy(), steps["outcome"].to_pylist()
     num_bins = len(steps["bin_id"].slice(0, num_seen).unique().drop_null())
@@ -150,20 +143,17 @@ def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
 
 def held_before(steps: pa.Table) -> list[int]:
     """What each file's bin holds before it, in bytes; 0 for a file that opens one, or that stays."""
-    before, held, open_bin = [], 0, None
+    before, held = [], Counter[int | None]()
     for size, bin_id in zip(steps["size_bytes"].to_pylist(), steps["bin_id"].to_pylist(), strict=True):
-        held = held if bin_id is not None and bin_id == open_bin else 0
-        before.append(held)
-        held, open_bin = held + size, bin_id
+        before.append(0 if bin_id is None else held[bin_id])
+        held[bin_id] += size
     return before
 
 
 def log_files(files: pa.Table, interval: int) -> Chart:
-    """The batches whose entries each file of a log holds: a row for the batches' own files, one a compaction.
+    """Draw of which batches each file of a log holds entries: a row for batches' own files, one a compaction.
 
-    Args:
-        files: What `labs.sink_log.log_files` returns.
-        interval: The batches from one compaction to the next.
+    `files` is what `labs.sink_log.log_files` returns; each `interval` batches there is a compaction.
     """
     first, batch = files["first"].to_numpy(), files["batch"].to_numpy()
     states, names = np.array(files["state"].to_pylist(), str), np.array(files["name"].to_pylist(), str)
@@ -192,11 +182,9 @@ def log_files(files: pa.Table, interval: int) -> Chart:
 
 
 def manifest_rows(groups: pa.Table, generated: int) -> Chart:
-    """The rows that a reader of a manifest gets of each group of files: once, twice, or not at all.
+    """Draw the rows that a reader of a manifest gets of each group of files: once, twice, or not at all.
 
-    Args:
-        groups: What `labs.manifest.read_manifest` returns.
-        generated: The number of batches that were committed before the manifest was made.
+    `groups` is what `labs.manifest.read_manifest` returns; `generated` batches are committed before GENERATE.
     """
     total, old, new, gone = (groups[name].to_numpy() for name in groups.column_names[1:])
     both, missed = np.minimum(old, new), total - np.maximum(old, new)
@@ -230,52 +218,26 @@ def manifest_rows(groups: pa.Table, generated: int) -> Chart:
 
 
 def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception: str | None = None) -> Chart:
-    """Two writers of one table, a lane each and the log between them, in order of time.
+    """Draw two writers of one table, a lane each and the log between them, in order of time.
 
-    Args:
-        attempts: The commits tried: writer, read_version, version (null where none was tried),
-            outcome ("committed", "taken", "refused", "gave up", or "unknown": not played yet).
-        names: The writer that is paused, drawn above the log, and the one that commits in between.
-        title: The finding.
-        exception: The first writer's exception; None if it committed.
+    `attempts` are those of a `races.Story`, or have the outcome "unknown" where it isn't played yet; `names`
+    are the writer that is paused, drawn above the log, and the one that commits in between; `exception` is
+    the first one's, None if it committed.
     """
     rows, sentences = attempts.to_pylist(), []
-    first = [row for row in rows if row["writer"] == names[0]]
-    second = next(row for row in rows if row["writer"] == names[1])
     for row in rows:
         tried = "tried no commit" if row["version"] is None else f"tried to commit version {row['version']}"
         sentences.append(f"{row['writer']} read version {row['read_version']}, {tried}: {row['outcome']}")
     figure = style.chart(style.LAB_WIDTH, 2.9, title, *sentences)
     axis = figure.subplots()
-    taken, last, end = first[0]["version"], first[-1], _CHECKED
-    _box(axis, _FIRST, _BEGINS, _JOINS, LIVE, "at work")
-    _box(axis, _FIRST, _JOINS, _TRIES, _PAUSED, "held before its commit")
-    _box(axis, _FIRST, _TRIES, _CHECKED, SMALL, f"conflict check\nof version {taken}")
+    second = next(row for row in rows if row["writer"] == names[1])
     _box(axis, _SECOND, _JOINS, _COMMITS, LIVE, "at work")
-    _move(axis, _FIRST, _BEGINS, f"reads {first[0]['read_version']}")
     _move(axis, _SECOND, _JOINS, f"reads {second['read_version']}")
     _move(axis, _SECOND, _COMMITS, f"commits {second['version']}")
-    _arrow(axis, _TRIES, _FIRST, _LOG, SMALL)
-    _note(axis, _TRIES - 0.06, 1.5, f"tries {taken}:\ntaken", SMALL, ha="right")
-    if last["outcome"] == "unknown":
-        axis.text(_CHECKED + 0.2, _FIRST, "?", va="center", fontsize=16, fontweight="bold", color=INK)
-    elif first[0]["outcome"] == "taken":
-        _note(axis, _CHECKED - 0.06, 1.5, "no conflict", NEW, ha="right")
-    elif len(first) > 1:
-        _refuse(axis, _CHECKED, "conflict", ha="center")
-        _move(axis, _FIRST, _RETRIES, f"reads {last['read_version']}")
-        end, found = _RECHECKED, last["outcome"] == "committed"
-        text = f"looks again: its\nfiles are {'there' if found else 'gone'}"
-        _box(axis, _FIRST, _RETRIES, end, LIVE if found else TOMBSTONED, text)
-    starts = {second["read_version"]: -0.3, second["version"]: _COMMITS}
-    if last["outcome"] == "committed":
-        _move(axis, _FIRST, end, f"commits {last['version']}")
-        starts[last["version"]] = end
-    elif last["outcome"] != "unknown":
-        _refuse(axis, end, style.short(exception or "refused"), fontweight="bold")
+    committed = _paused_writer(axis, [row for row in rows if row["writer"] == names[0]], exception)
+    starts = {second["read_version"]: -0.3, second["version"]: _COMMITS} | committed
     for (version, start), stop in zip(starts.items(), [*list(starts.values())[1:], _END - 0.1], strict=True):
-        _box(axis, _LOG, start, stop, _VERSION, "")
-        axis.text(start + 0.12, _LOG, f"version {version}", va="center", fontsize=8.5, color=style.ON_LIGHT)
+        _box(axis, _LOG, start, stop, _VERSION, f"version {version}")
     axis.set(xlim=(-0.4, _END), ylim=(-0.3, 2.3), xticks=[])
     lanes = [style.short(names[0]), "the log", style.short(names[1])]
     axis.set_yticks([_FIRST, _LOG, _SECOND], lanes, fontsize=9, color=INK)
@@ -285,26 +247,52 @@ def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception:
     return figure
 
 
+def _paused_writer(axis: Axes, tries: list[dict[str, Any]], exception: str | None) -> dict[int, float]:
+    """Draw the paused writer; return the version that it committed, if any, and when."""
+    first, last, end, taken = tries[0], tries[-1], _CHECKED, tries[0]["version"]
+    _box(axis, _FIRST, _BEGINS, _JOINS, LIVE, "at work")
+    _box(axis, _FIRST, _JOINS, _TRIES, _PAUSED, "held before its commit")
+    _box(axis, _FIRST, _TRIES, _CHECKED, SMALL, f"conflict check\nof version {taken}")
+    _move(axis, _FIRST, _BEGINS, f"reads {first['read_version']}")
+    _arrow(axis, _TRIES, _FIRST, _LOG, SMALL)
+    _note(axis, _TRIES, 1.5, f"tries {taken}:\ntaken", SMALL, ha="right")
+    if first["outcome"] == "taken":
+        _note(axis, _CHECKED, 1.5, "no conflict", NEW, ha="right")
+    elif len(tries) > 1:
+        _refuse(axis, _CHECKED, "conflict")
+        _move(axis, _FIRST, _RETRIES, f"reads {last['read_version']}")
+        end, found = _RECHECKED, last["outcome"] == "committed"
+        text = f"looks again: its\nfiles are {'there' if found else 'gone'}"
+        _box(axis, _FIRST, _RETRIES, end, LIVE if found else TOMBSTONED, text)
+    if last["outcome"] == "committed":
+        _move(axis, _FIRST, end, f"commits {last['version']}")
+        return {last["version"]: end}
+    if last["outcome"] == "unknown":
+        _note(axis, _CHECKED, _FIRST, "?", fontsize=16, fontweight="bold")
+    else:
+        _refuse(axis, end, style.short(exception or "refused"), fontweight="bold")
+    return {}
+
+
 def _box(axis: Axes, lane: float, start: float, end: float, colour: str, text: str) -> None:
-    corner, width = (start, lane - _HALF), end - start
-    axis.add_patch(Rectangle(corner, width, 2 * _HALF, facecolor=colour, edgecolor="white"))
-    ink, middle = style.ON_DARK if colour in (LIVE, TOMBSTONED) else style.ON_LIGHT, (start + end) / 2
-    axis.text(middle, lane, text, ha="center", va="center", fontsize=8.25, color=ink, linespacing=0.95)
+    bar = axis.barh(lane, end - start, 2 * _HALF, left=start, color=colour, edgecolor="white")
+    ink = style.ON_DARK if colour in (LIVE, TOMBSTONED) else style.ON_LIGHT
+    axis.bar_label(bar, [text], label_type="center", fontsize=8.25, color=ink, linespacing=0.95)
 
 
 def _move(axis: Axes, lane: float, x: float, text: str) -> None:
     """Draw that the writer of a lane reads or commits a version."""
     if text.startswith("reads"):
         _arrow(axis, x, _LOG, lane, TOMBSTONED, ":")
-        _note(axis, x + 0.07, (lane + _LOG) / 2, text, INK)
+        _note(axis, x, (lane + _LOG) / 2, text)
     else:
         _arrow(axis, x, lane, _LOG, NEW)
-        _note(axis, x + 0.07, (lane + _LOG) / 2, text, NEW, fontweight="bold")
+        _note(axis, x, (lane + _LOG) / 2, text, NEW, fontweight="bold")
 
 
 def _refuse(axis: Axes, x: float, text: str, **look: Any) -> None:
     axis.plot([x + 0.25], [_FIRST], marker="X", markersize=12, color=LOST, markeredgecolor="white")
-    _note(axis, x + (0.25 if "ha" in look else 0.12), _FIRST - 0.35, text, LOST, **look)
+    _note(axis, x, _FIRST - 0.35, text, LOST, **look)
 
 
 def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, line: str = "-") -> None:
@@ -313,5 +301,7 @@ def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, line: st
     axis.annotate("", (x, end - inset), (x, start + inset), arrowprops=look)
 
 
-def _note(axis: Axes, x: float, y: float, text: str, colour: str, **look: Any) -> None:
-    axis.text(x, y, text, va="center", fontsize=8.5, color=colour, **look)
+def _note(axis: Axes, x: float, y: float, text: str, colour: str = INK, **look: Any) -> None:
+    """Write a text to the right of a place, or with ha="right" to the left of it."""
+    offset = (-4 if "ha" in look else 4, 0)
+    style.note(axis, text, (x, y), offset, colour, va="center", in_layout=False, **look)

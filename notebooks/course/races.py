@@ -20,13 +20,9 @@ from compaction_kit.session import get_spark, quiet_errors
 from course import figures, new_folder, read_ids
 from course.writers import NUM_ROWS, SCENARIOS, PausedWriter, Scenario, make_table
 
-_STR, _INT = pa.string(), pa.int64()
-_WHO = {"writer": _STR, "read_version": _INT, "version": _INT, "outcome": _STR}
-ATTEMPTS = pa.schema(_WHO | {"operation": _STR, "isolation_level": _STR, "is_blind_append": pa.bool_()})
 # The rule that decided: of Delta's ConflictChecker by their exceptions, or why there was no conflict.
 _RULES = {
-    "ConcurrentAppendException": "The {second} added a file that the {first} would have had to read, so "
-    "the {first} did not see all rows that it has to change.",
+    "ConcurrentAppendException": "The {second} added a file where the {first} had read: it had missed rows.",
     "ConcurrentDeleteReadException": "The {second} removed a file that the {first} had read and rewritten, "
     "so the new files would restore deleted rows, or add rows twice.",
     "ConcurrentTransactionException": "The {second} wrote the batch that the {first} was about to commit: "
@@ -36,10 +32,9 @@ _RULES = {
     "retried": "Version 1 changed the table's metadata, so the commit was refused; all files that "
     "OPTIMIZE had rewritten were still live, so it committed the same work in a new transaction.",
     "blind": "The {first} read nothing (a blind append), so version 1 does not conflict with it.",
-    "snapshot": "The {first} changes no data, so only the files that it read have to be live still (its "
-    "isolation level is SnapshotIsolation): version 1 removed none of them.",
-    "apart": "Version 1 added no file that the {first} would have had to read, and removed none that "
-    "it read.",
+    "snapshot": "The {first} changes no data (SnapshotIsolation), so only the files that it read must still "
+    "be live, and version 1 removed none of them.",
+    "apart": "Version 1 added no file where the {first} had read, and removed none that it read.",
 }
 
 
@@ -50,11 +45,10 @@ class Story:
     Attributes:
         scenario: The two writers.
         table: The folder of the table, which began with version 0.
-        attempts: One row per attempt to commit, in order of time: writer (string), read_version (int64,
-            the version that the transaction read), version (int64, the version that it tried to commit;
-            null if it didn't try), outcome (string: "committed"; "taken", another writer had committed
-            that version, without a conflict; "refused"; "gave up"), and for commits operation,
-            isolation_level (string) and is_blind_append (bool).
+        attempts: One row per attempt to commit, in order of time: writer, read_version (of the transaction),
+            version (that it tried to commit; null if it didn't try), outcome ("committed"; "taken", another
+            writer had committed that version, without a conflict; "refused"; "gave up"), and for commits
+            the columns of `TransactionLog.commits`.
         exception: That of the first writer, if Delta refused it; None if it committed.
         ids_after: The ids of its rows after, sorted; before they are 0 to 39.
         ids_expected: The same if the writers that committed had run one after the other, in that order.
@@ -73,24 +67,12 @@ class Story:
         committed = self.attempts.filter(pc.field("outcome") == "committed")
         return tuple(committed["writer"].to_pylist())
 
-    def __repr__(self) -> str:
-        return f"{self.finding}. {self.why}"
-
-    @property
-    def rows_lost(self) -> int:
-        """Number of missing rows."""
-        return (Counter(self.ids_expected) - Counter(self.ids_after)).total()
-
-    @property
-    def rows_doubled(self) -> int:
-        """Number of rows that exist more often than expected."""
-        return (Counter(self.ids_after) - Counter(self.ids_expected)).total()
-
     @property
     def rows(self) -> str:
-        """How many there were before and are after, and what became of them."""
-        changed = f"{self.rows_lost:,} lost, {self.rows_doubled:,} doubled"
-        return f"{NUM_ROWS} → {len(self.ids_after):,}, {changed}"
+        """How many rows there were before and are after, and how many of them are missing or too many."""
+        expected, found = Counter(self.ids_expected), Counter(self.ids_after)
+        lost, doubled = (expected - found).total(), (found - expected).total()
+        return f"{NUM_ROWS} → {len(self.ids_after):,}, {lost:,} lost, {doubled:,} doubled"
 
     @property
     def finding(self) -> str:
@@ -113,6 +95,9 @@ class Story:
             rule = "snapshot" if last["isolation_level"] == "SnapshotIsolation" else "apart"
         return _RULES.get(rule, rule).format(first=self.scenario.first.name, second=self.scenario.second.name)
 
+    def __repr__(self) -> str:
+        return f"{self.finding}. {self.why}"
+
     def plot(self) -> Figure:
         """Draw the two writers and the log between them, in order of time."""
         names = (self.scenario.first.name, self.scenario.second.name)
@@ -129,9 +114,6 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
         folder: The folder in which a new folder with the table is made.
         name: A name from `writers.SCENARIOS`.
         spark: The session; None for that of `get_spark()`.
-
-    Returns:
-        The attempts to commit, their outcomes, and the table's rows before and after.
 
     Raises:
         InvalidArgumentError: There is no such scenario, or the folder can't be used.
@@ -175,4 +157,4 @@ def _attempts(scenario: Scenario, log: TransactionLog, num_transactions: int) ->
         attempts.append(own[0] | first | {"outcome": "committed"})
     elif num_transactions > 1:
         attempts.append(first | {"read_version": 1, "outcome": "gave up"})
-    return pa.Table.from_pylist(attempts, schema=ATTEMPTS)
+    return pa.Table.from_pylist(attempts)

@@ -34,11 +34,11 @@ class Writer:
 
     def run(self, spark: SparkSession, table: Path) -> None:
         """Run the statement on the table in a folder."""
-        if not self.is_python:
+        if self.is_python:
+            rows = spark.range(self.adds.start, self.adds.stop, 1, 1).selectExpr("id", "'a' AS p")
+            eval(self.statement.replace("{table}", repr(uri(table))), {"spark": spark, "rows": rows})
+        else:
             spark.sql(self.statement.replace("{table}", table_name(spark, table)))
-            return
-        rows = spark.range(self.adds.start, self.adds.stop, 1, 1).selectExpr("id", "'a' AS p")
-        eval(self.statement.replace("{table}", repr(uri(table))), {"spark": spark, "rows": rows})
 
     def effect(self, ids: Set[int]) -> Set[int]:
         """Return the ids in the table after the statement, from those before it."""
@@ -64,7 +64,7 @@ def make_table(spark: SparkSession, folder: Path) -> None:
 
 
 class PausedWriter:
-    """A writer in its own thread, which Delta pauses before a commit until `release` is called.
+    """A writer in its own thread, which Delta pauses before its commit 1 or 2 until `release` is called.
 
     Uses the observer of Delta's own tests of concurrent transactions
     (fuzzer.PhaseLockingTransactionExecutionObserver, in Delta's JAR). It observes two transactions of the
@@ -76,7 +76,6 @@ class PausedWriter:
     """
 
     def __init__(self, spark: SparkSession, write: Callable[[], object], commit: int = 1) -> None:
-        """Start a function that commits to a table, and wait until it is about to make its commit 1 or 2."""
         if not has_jvm(spark):
             raise SessionError(
                 "The session has no JVM in reach, as over Spark Connect, and no transaction can be held "
