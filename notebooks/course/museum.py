@@ -25,6 +25,7 @@ from compaction_kit.sql import table_name, uri
 from course import new_folder
 
 _DAY = 86_400
+_CREATE = "CREATE TABLE {} (id BIGINT, amount DOUBLE) USING delta TBLPROPERTIES ('{}' = 'true')"
 Action = dict[str, Any]
 
 
@@ -92,10 +93,7 @@ def accounts(folder: str | Path, spark: SparkSession) -> Path:
     """
     path, written = new_folder(folder, "accounts"), Path(tempfile.mkdtemp())
     name = table_name(spark, written)
-    spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, amount DOUBLE) USING delta "
-        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
-    )
+    spark.sql(_CREATE.format(name, "delta.enableDeletionVectors"))
     spark.range(0, 300, 1, 3).selectExpr("id", "id / 7D AS amount").write.insertInto(name)
     spark.sql(f"DELETE FROM {name} WHERE id < 100 AND id % 10 = 0")
     spark.sql(f"OPTIMIZE {name}")
@@ -136,10 +134,7 @@ def clicks(folder: str | Path, spark: SparkSession) -> Path:
     """
     path = new_folder(folder, "clicks")
     name = table_name(spark, path)
-    spark.sql(
-        f"CREATE TABLE {name} (id BIGINT, amount DOUBLE) USING delta "
-        "TBLPROPERTIES ('delta.autoOptimize.autoCompact' = 'true')"
-    )
+    spark.sql(_CREATE.format(name, "delta.autoOptimize.autoCompact"))
     for number in range(4):
         spark.range(number, number + 1, 1, 1).selectExpr("id", "0D AS amount").write.insertInto(name)
         for part in range(16):
@@ -163,6 +158,18 @@ def feed(folder: str | Path, spark: SparkSession) -> Path:
     says that rows that haven't changed may then be delivered again.
     """
     path = new_folder(folder, "feed")
+    source = uri(path / "source")
+
+    def overwrite() -> None:
+        rows = spark.read.format("delta").load(source).repartition(1)
+        rows.write.format("delta").mode("overwrite").save(source)
+
+    copy_by_stream(path, spark, overwrite, ignoreChanges=True)
+    return path
+
+
+def copy_by_stream(path: Path, spark: SparkSession, change: Callable[[], object], **options: Any) -> None:
+    """Copy a folder's table "source" to "sink" by a stream, and change it when half of it is copied."""
     source, sink, checkpoint = (uri(path / name) for name in ("source", "sink", "checkpoint"))
 
     def append(first: int, num_files: int = 1) -> None:
@@ -170,7 +177,7 @@ def feed(folder: str | Path, spark: SparkSession) -> Path:
         rows.write.format("delta").mode("append").save(source)
 
     def start(**trigger: Any) -> StreamingQuery:
-        reader = spark.readStream.format("delta").options(maxFilesPerTrigger=3, ignoreChanges=True)
+        reader = spark.readStream.format("delta").options(maxFilesPerTrigger=3, **options)
         writer = reader.load(source).writeStream.format("delta").option("checkpointLocation", checkpoint)
         return writer.trigger(**trigger).start(sink)
 
@@ -180,12 +187,10 @@ def feed(folder: str | Path, spark: SparkSession) -> Path:
     while stream.lastProgress is None:
         stream.awaitTermination(0.02)  # type: ignore[arg-type]
     append(60)
-    rows = spark.read.format("delta").load(source).repartition(1)
-    rows.write.format("delta").mode("overwrite").save(source)
+    change()
     append(70)
     stream.stop()
     start(availableNow=True).awaitTermination()
-    return path
 
 
 def exports(folder: str | Path) -> Path:
