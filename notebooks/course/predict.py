@@ -43,42 +43,24 @@ class Prediction(anywidget.AnyWidget):
         return joined(element("p", element("b", self.question)), *choices, folded)
 
 
-def predict(
-    question: str,
-    answer: float | str,
-    choices: Sequence[str] | None = None,
-    unit: str = "",
-    why: str = "",
-    tolerance: float = 0.0,
-) -> Prediction:
+def predict(question: str, answer: float | str, choices: Sequence[str] = (), **more: Any) -> Prediction:
     """Ask for a guess before the answer is shown.
 
     Fold its cell (`"jupyter": {"source_hidden": true}` in its metadata), and have the cell that computes
     the answer `assert` that it is this one's `answer`.
 
     Args:
-        question, unit, why, tolerance: See `Prediction`.
+        question: What is asked.
         answer: A number, or one of the choices.
-        choices: What can be chosen; None to ask for a number.
-
-    Returns:
-        The widget, for the last line of a cell. `guess` and `revealed` follow what the student does.
+        choices: What can be chosen; none to ask for a number.
+        more: unit, why and tolerance; see `Prediction`.
 
     Raises:
         InvalidArgumentError: The answer is none of the choices, or no number where there are none.
-
-    Examples:
-        >>> from course.predict import predict
-        >>> files = predict("How many files are there after 365 days?", 365 * 3, unit="files")
-        >>> assert files.answer == 1_095
     """
     number = answer.item() if isinstance(answer, np.generic) else answer
-    if choices and number not in choices:
-        raise InvalidArgumentError(
-            f"The answer {show_value(number)} is none of the choices: give one of {format_list(choices)}."
-        )
-    if not choices and (isinstance(number, bool) or not isinstance(number, (int, float))):
-        raise InvalidArgumentError(f"The answer {show_value(number)} is not a number: give one, or choices.")
-    return Prediction(
-        question=question, answer=number, choices=list(choices or ()), unit=unit, why=why, tolerance=tolerance
-    )
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not (number in choices if choices else is_number):
+        wanted = f"one of {format_list(choices)}" if choices else "one number, or choices"
+        raise InvalidArgumentError(f"The answer {show_value(number)} can't be given: give {wanted}.")
+    return Prediction(question=question, answer=number, choices=list(choices), **more)
