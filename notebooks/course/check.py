@@ -105,8 +105,8 @@ def _difference(answer: Any, truth: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Values of NumPy, pandas and Arrow as those of Python."""
-    names = ("tolist", "to_pylist", "as_py")
+    """Values of NumPy, pandas and Arrow as those of Python, and Spark's types by their names."""
+    names = ("tolist", "to_pylist", "as_py", "simpleString")
     return next((getattr(value, name)() for name in names if hasattr(value, name)), value)
 
 

@@ -14,6 +14,7 @@ import pytest
 from course.answers import EXERCISES
 from course.check import check
 from pyspark.sql import SparkSession
+from pyspark.sql.types import IntegerType
 
 from compaction_kit import open_table, sink_log
 from compaction_kit.datasets import shaped_table
@@ -290,17 +291,16 @@ def test_09_wants_deletes_and_batches(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_09_3_and_10_3_ask_spark_for_types_and_files(tmp_path: Path, spark: SparkSession) -> None:
-    tables = {}
-    for code in ("integer", "string"):
-        codes = Log(tmp_path / code, metadata({"id": "long", "code": code}, ["code"]))
+    one = pa.table({"id": [1]})
+    for kind in ("integer", "string"):
+        log = Log(tmp_path / kind, metadata({"id": "long", "code": kind}, ["code"]))
         parts = ({"code": value} for value in ("01", "02"))
-        data = pa.table({"id": [1]})
-        codes.commit(*(handmade.write_data(codes.table, f"code={p['code']}/a", data, p) for p in parts))
-        tables[code] = open_table(codes.table, spark)
-    assert "this table has the codes as integer" in said("09.3", "int", tables["integer"])
-    # As SQL and as printSchema calls it.
-    for right in ("int", "integer"):
-        judged("09.3", right, {"string": "gave to CONVERT", "bigint": "a smaller type"}, tables["string"])
+        log.commit(*(handmade.write_data(log.table, f"code={part['code']}/a", one, part) for part in parts))
+    lost, kept = (open_table(tmp_path / kind, spark) for kind in ("integer", "string"))
+    assert "this table has the codes as integer" in said("09.3", "int", lost)
+    # As SQL, printSchema and a schema have it.
+    for right in ("int", "integer", IntegerType()):
+        judged("09.3", right, {"string": "gave to CONVERT", "bigint": "a smaller type"}, kept)
     columns = {"time": "timestamp", "customer": "long", "shop": "string"}
     log = Log(tmp_path / "sales", metadata(columns, ["shop"]))
     assert "Z-order" in said("10.3", (4, 4), log.commit())
