@@ -39,8 +39,13 @@ def lab() -> Lab:
 
 def test_a_control_that_moves_changes_sentence_and_figure_and_what_cant_be_computed_is_a_sentence() -> None:
     shown = lab()
-    assert "1024 bytes &lt; a" in shown.sentence.value
-    first = shown.image.value
+    first, (_, still) = shown.image.value, outputs_of(shown)
+    # What is saved or exported has the sentence and the figure without the folded code.
+    assert still["text/plain"] == "1024 bytes < a"
+    for html in (shown.sentence.value, still["text/html"]):
+        assert "1024 bytes &lt; a" in html
+    assert "<svg" in still["text/html"]
+    assert "figures.waiting" not in still["text/html"]
     # As the page sets them.
     shown.controls["size"].value = 2
     shown.controls["where"].index = 1
@@ -67,14 +72,6 @@ def test_a_value_that_isnt_there_is_refused() -> None:
         Choice("Where", {"here": "a"}, "b")
     with pytest.raises(InvalidArgumentError, match="end with an expression"):
         run("files = 1")
-
-
-def test_what_is_saved_or_exported_has_the_sentence_and_the_figure_without_the_folded_code() -> None:
-    _, still = outputs_of(lab())
-    assert still["text/plain"] == "1024 bytes < a"
-    assert "1024 bytes &lt; a" in still["text/html"]
-    assert "<svg" in still["text/html"]
-    assert "figures.waiting" not in still["text/html"]
 
 
 def move(lab: Lab, **values: Any) -> None:
@@ -183,16 +180,16 @@ def test_the_packer_is_followed_file_by_file(sales: Table, tmp_path: Path) -> No
 
 def test_a_budget_takes_the_best_bins_and_an_order_keeps_ranges_narrow(tmp_path: Path) -> None:
     table = ck.open_table(shaped_table(tmp_path / "skewed", partitions=4, files=20, rows=50, skew=1.0))
-    steps, touched = [], []
+    steps, opened = [], []
     for order, share in (("size", 0.3), ("size", 1.0), ("event_time", 1.0)):
         budget = int(share * table.files().size_bytes)
         plan = table.plan_compaction(max_file_size="16 KiB", order=order, budget=budget)
-        touched.append(plan.compare("event_time").layouts.to_pylist()[-1]["range_files"])
-        said = f"80 files become {plan.num_files_after}.", f"touches {touched[-1]:.1f} of them"
+        opened.append(plan.compare("event_time").layouts.to_pylist()[-1]["range_files"])
+        said = f"80 files become {plan.num_files_after}.", f"opens {opened[-1]:.1f} of them"
         steps.append(({"order": order, "share": share}, *said))
     lab = labs.budget(table, "event_time", "16 KiB")
     follow(lab, *steps, ({}, "100% of the gain"), names={"table": table})
-    assert touched[2] < touched[1]
+    assert opened[2] < opened[1]
     with pytest.raises(InvalidArgumentError, match="nowhere"):
         labs.budget(table, "nowhere", "16 KiB")
 

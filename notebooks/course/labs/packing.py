@@ -71,14 +71,12 @@ def _step(steps: pa.Table, max_file_size: int, num_seen: int) -> str:
 
 
 def budget(table: Table, column: str, max_file_size: int | str) -> Lab:
-    """Show what a compaction within a budget rewrites and saves, and how many files queries touch then.
+    """Show what a compaction within a budget rewrites and saves, and how many files queries open then.
 
     Queries ask for a narrow range of a column, by which files can be packed too. The table is not compacted.
     """
     orders = {"size, as OPTIMIZE": SIZE, "time of writing": INGEST, column: order_by(column)}
-    everything = {
-        order: table.plan_compaction(max_file_size=max_file_size, order=order) for order in orders.values()
-    }
+    whole = {one: table.plan_compaction(max_file_size=max_file_size, order=one) for one in orders.values()}
     size_bytes = table.files().size_bytes
 
     def finding(share: float, order: str) -> Finding:
@@ -90,12 +88,12 @@ plan.compare({column!r}).plot()"""
         figure = run(code, names)
         plan = names["plan"]
         now, *_, then = plan.compare(column).layouts.to_pylist()
-        gain = plan.gain / max(everything[order].gain, 1)
+        gain = plan.gain / max(whole[order].gain, 1)
         sentence = (
             f"{format_size(plan.bytes_removed)} rewritten in {format_count(plan.num_bins, 'bin')}: "
-            f"{gain:.0%} of the gain of all bins in this order. "
-            f"{now['num_files']:,} files become {then['num_files']:,}. A narrow range of {column} touches "
-            f"{then['range_files']:.1f} of them on average; now it touches {now['range_files']:.1f}."
+            f"{gain:.0%} of the gain of all bins in this order. {now['num_files']:,} files become "
+            f"{then['num_files']:,}. A query for a narrow range of {column} opens {then['range_files']:.1f} "
+            f"of them on average; now it opens {now['range_files']:.1f}."
         )
         return Finding(sentence, figure, code)
 
