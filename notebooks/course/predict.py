@@ -44,16 +44,10 @@ class Prediction(anywidget.AnyWidget):
 
 
 def predict(question: str, answer: float | str, choices: Sequence[str] = (), **more: Any) -> Prediction:
-    """Ask for a guess before the answer is shown.
+    """Ask for a guess, a number or one of the choices, before the answer is shown.
 
     Fold its cell (`"jupyter": {"source_hidden": true}` in its metadata), and have the cell that computes
-    the answer `assert` that it is this one's `answer`.
-
-    Args:
-        question: What is asked.
-        answer: A number, or one of the choices.
-        choices: What can be chosen; none to ask for a number.
-        more: unit, why and tolerance; see `Prediction`.
+    the answer `assert` that it is this one's `answer`. `more` are unit, why and tolerance; see `Prediction`.
 
     Raises:
         InvalidArgumentError: The answer is none of the choices, or no number where there are none.

@@ -1,8 +1,4 @@
-"""Run two concurrent writers of one table, reproducibly, and explain which of Delta's rules decided.
-
-Delta's writers take no locks. Each reads a version, writes files, and tries to commit the next version. If
-another has committed that one meanwhile, ConflictChecker decides whether it conflicts with what was read.
-"""
+"""Run two concurrent writers of one table, reproducibly, and explain which of Delta's rules decided."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -147,20 +147,16 @@ _REWRITE = Writer(
     '.write.format("delta").mode("overwrite").option("dataChange", "false").save({table})',
     is_python=True,
 )
-_SAME_ROWS = "Two people delete the same rows; each writes the other rows of the file again."
 _SAME_BATCH = "A stream was started twice, and both runs write the same batch."
-_APART = "Two people delete rows in different partitions, which their predicates name."
-_TOO_LATE = "Rows are deleted in files that OPTIMIZE has rewritten but not committed yet."
-_ELSEWHERE = "Rows are deleted in one partition during OPTIMIZE of the other."
 _OWN_ROWS = "while the table is overwritten with its own rows, with dataChange=false."
 _MEETINGS = {
     "append with append": (_FIRST, _SECOND, "Two feeds append rows at the same time."),
     "one batch by two runs": _twice(Writer("run", _RUN, range(100, 110), is_python=True), _SAME_BATCH),
-    "two deletes of the same rows": _twice(_DELETE, _SAME_ROWS),
-    "two deletes in two partitions": (_DELETE_IN_A, _DELETE_IN_B, _APART),
+    "two deletes of the same rows": _twice(_DELETE, "Two people delete the same rows."),
+    "two deletes in two partitions": (_DELETE_IN_A, _DELETE_IN_B, "Two people delete in two partitions."),
     "compaction with append": (_COMPACTION, _APPEND, "Rows are appended during OPTIMIZE."),
-    "compaction with delete": (_COMPACTION, _DELETE, _TOO_LATE),
-    "compaction with delete elsewhere": (_COMPACTION_OF_A, _DELETE_IN_B, _ELSEWHERE),
+    "compaction with delete": (_COMPACTION, _DELETE, "Rows are deleted in files that OPTIMIZE rewrites."),
+    "compaction with delete elsewhere": (_COMPACTION_OF_A, _DELETE_IN_B, "Rows of partition b are deleted."),
     "delete with compaction": (_DELETE, _COMPACTION, "OPTIMIZE commits during a delete."),
     "two compactions": _twice(_COMPACTION, "Two jobs compact the same files."),
     "compaction with ADD COLUMN": (_COMPACTION, _ADD_COLUMN, "The table gets a column during OPTIMIZE."),

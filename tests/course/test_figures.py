@@ -8,11 +8,10 @@ import pytest
 from course import figures
 
 from compaction_kit import plots
-from compaction_kit.plots import Chart
 from tests.plots.conftest import _every_text_is_legible  # noqa: F401
 
 
-def drawn(*own: tuple[int, int | None, str], exception: str | None = None) -> Chart:
+def drawn(*own: tuple[int, int | None, str], exception: str | None = None) -> plots.Chart:
     """A delete commits version 5, and a compaction makes its own attempts."""
     rows = [("delete", 4, 5, "committed"), *(("compaction", *one) for one in own)]
     names = ("writer", "read_version", "version", "outcome")

@@ -36,11 +36,7 @@ WRONG: dict[int, Callable[[Any], dict[Any, str]]] = {
         ("deletionVector", 10): "no reader gets them",
         ("deletionVector", 380): "all rows that a reader gets",
     },
-    4: lambda right: {
-        1 / right: "new bytes by those that are rewritten",
-        right - 1: "rewritten as well",
-        1.5: "these are files",
-    },
+    4: lambda right: {1 / right: "new bytes by", right - 1: "rewritten as well", 1.5: "these are files"},
     5: lambda _: {68: "only some of them", 64: "no auto compaction", 50: "is the limit"},
     6: lambda right: {(right[1], right[1]): "kept for a week", (0, 0): "for more than a week"},
     7: lambda _: {(1, 70): "only adds rows", (2, 150): "all rows of the sink", (2, 80): "should have"},

@@ -13,9 +13,8 @@ LESSONS = [path for path in NOTEBOOKS if path.name[:2].isdigit() and path.parent
 
 
 @cache
-def cells_of(notebook: Path) -> list[Any]:
-    cells: list[Any] = nbformat.read(notebook, as_version=4).cells
-    return cells
+def cells_of(notebook: Path) -> Any:
+    return nbformat.read(notebook, as_version=4).cells
 
 
 def code_cells(cells: list[Any]) -> list[Any]:

@@ -170,9 +170,8 @@ def test_a_lesson_has_a_frame(lesson: Path) -> None:
     title, _, objectives = found["Lesson"][0].source.partition("\nAfter this lesson you can\n\n")
     assert title.splitlines()[0].endswith("?")
     assert len(re.findall(r"(?m)^- ", objectives)) == 3
-    points, recall, errors, links = (
-        cell.source for cell in found["Key points"] if cell.cell_type == "markdown"
-    )
+    texts = (cell.source for cell in found["Key points"] if cell.cell_type == "markdown")
+    points, recall, errors, links = texts
     assert len(re.findall(r"(?m)^- ", points)) == 5
     assert recall.startswith("## Recall\n")
     assert re.findall(r"(?m)^(\d)\. ", recall) == ["1", "2", "3", "4", "5"]

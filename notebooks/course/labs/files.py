@@ -75,11 +75,9 @@ figures.reading(lives, table.log.listing(), needed, {version})"""
 
 def vacuum(table: Table) -> Lab:
     """Show which versions of a table a vacuum would cost; nothing is deleted."""
-    # One moment for all, so that what is shown depends on the controls alone.
-    now = datetime.now(UTC)
 
     def find(days: int, retention: int, keep: tuple[int, ...]) -> Finding:
-        plan = table.plan_vacuum(f"{retention} days", keep, at=now + timedelta(days))
+        plan = table.plan_vacuum(f"{retention} days", keep, at=datetime.now(UTC) + timedelta(days))
         kept = f"keep_versions={list(keep)}, " if keep else ""
         code = f"""\
 from datetime import UTC, datetime, timedelta

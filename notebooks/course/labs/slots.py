@@ -10,7 +10,6 @@ from compaction_kit.errors import CompactionKitError
 from compaction_kit.widgets.job import Job, attempt
 from course.lab import Choice, Finding, Lab, Steps, run
 
-_THREADS = (1, 2, 4, 8, 15)
 _READERS = {"one task": False, "several tasks (repartition)": True}
 # Of the figure, in inches: that of two runs with 15 bins at once.
 _HEIGHT = 6.5
@@ -46,7 +45,7 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
 
     lab = Lab(
         finding,
-        max_threads=Steps("Bins at once, max_threads", _THREADS, first[0]),
+        max_threads=Steps("Bins at once, max_threads", (1, 2, 4, 8, 15), first[0]),
         repartition=Choice("A bin is read by", _READERS, first[1]),
     )
     lab.watch(running, ["status"], lambda: not running.running)
