@@ -1,5 +1,8 @@
-"""How many random examples a test takes."""
+"""How many random examples a test takes, and which of its parameters are for the night alone."""
 
+from typing import Any
+
+import pytest
 from hypothesis import Phase, settings
 
 _USUAL = 100
@@ -11,3 +14,9 @@ def examples(by_day: int, divided_by: int = 1) -> settings:
     if most <= _USUAL and not by_day:
         return settings(phases=[Phase.explicit])
     return settings(max_examples=most // divided_by if most > _USUAL else by_day)
+
+
+def nightly(*values: Any) -> list[Any]:
+    """Parameters for the night alone; a tuple has one for each name."""
+    sets = (value if isinstance(value, tuple) else (value,) for value in values)
+    return [pytest.param(*one, marks=pytest.mark.nightly) for one in sets]

@@ -115,12 +115,7 @@ def unchanged(action: Action) -> Action:
 
 def vector(name: str, cardinality: int = 1, storage: str = "i") -> Action:
     """A deletion vector descriptor; it says where, no vector is there."""
-    return {
-        "storageType": storage,
-        "pathOrInlineDv": name,
-        "sizeInBytes": 40,
-        "cardinality": cardinality,
-    }
+    return {"storageType": storage, "pathOrInlineDv": name, "sizeInBytes": 40, "cardinality": cardinality}
 
 
 def inline_vector(rows: Sequence[int]) -> Action:
