@@ -7,7 +7,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Pairs of Spark and Delta besides the laptop's: extras of pyproject.toml.
 PAIRS := spark-3-5 spark-4-0 spark-4-1
 COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
-	test_compat.py test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
+	test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
 
 .PHONY: help tour lab page book book-links test test-all test-long knocks compat bench lint dist dist-files dist-tour upgrade clean
 
@@ -38,8 +38,8 @@ test-all: $(VENV)/dev.installed lint  ## run these and what is left for the nigh
 test-long: $(VENV)/dev.installed  ## look further for bugs: thousands of random and damaged tables, for hours
 	$(PYTEST) --long -m "long or nightly"
 
-knocks: $(VENV)/dev.installed  ## kill runs, race them, break tables; counts and outcomes go to RELIABILITY.md
-	$(QUICK_JVM) $(BIN)/python -m tests.knocks --write
+knocks: $(VENV)/dev.installed  ## kill runs, race them, break tables; prints the table of RELIABILITY.md
+	$(QUICK_JVM) $(BIN)/python -m tests.knocks
 
 compat: $(addprefix compat-,$(PAIRS))  ## run the tests of the package's core with older pairs of Spark and Delta
 

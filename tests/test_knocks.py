@@ -1,4 +1,4 @@
-"""The judge of `make knocks` finds what is wrong, and its counts go where they belong."""
+"""The judge of `make knocks` finds what is wrong."""
 
 import random
 from collections.abc import Callable
@@ -9,23 +9,20 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.errors import RunFailedError
 from tests import handmade
+from tests.chance import nightly
 from tests.knocks import faults, races
 from tests.knocks.oracle import Before, Case, Outcome, Wrong, judge_error, rows_of
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("play", "seed"),
     [
         # A race of a delete by Spark with a run by arrow.
         (races.play, 1),
-        *(
-            pytest.param(play, 4, marks=pytest.mark.nightly)
-            for play in (races.clustered, faults.codecs, faults.paths, faults.spoiled)
-        ),
+        *nightly((races.clustered, 4), (faults.codecs, 4)),
     ],
 )
-def test_a_case_is_judged(
+def test_it_is_judged(
     spark: SparkSession, tmp_path: Path, play: Callable[[Case], Outcome], seed: int
 ) -> None:
     assert play(Case(spark, tmp_path, random.Random(seed))) in Outcome
@@ -36,7 +33,6 @@ def lose_a_row(table: Path) -> None:
     handmade.write_commit(table, 5, [handmade.remove(add["path"])])
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("act", "told"),
     [

@@ -1,11 +1,10 @@
-"""Play cases and count what they come to: python -m tests.knocks [kind …] [--seed N] [--write].
+"""Play cases and count what they come to, for RELIABILITY.md: python -m tests.knocks [kind …] [--seed N].
 
 With --only KIND:NUMBER one case is played again, which is how a WRONG one is looked into.
 """
 
 import argparse
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -20,11 +19,9 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import QUICK
 from tests.jvm import own_session
-from tests.knocks import bombs, faults, kills, many, mutations, races
+from tests.knocks import bombs, faults, kills, mutations, races
 from tests.knocks.oracle import Case, Outcome
 
-REPORT = Path(__file__).parents[2] / "RELIABILITY.md"
-BEGIN, END = "<!-- counts of make knocks -->", "<!-- end of counts -->"
 WRONG = "WRONG"
 
 
@@ -43,7 +40,7 @@ KINDS = {
     "faults": Kind(150, faults.play),
     "mutations": Kind(10_000, mutations.play, mutations.SIZE),
     "bombs": Kind(12, bombs.play),
-    "many files": Kind(1, many.play),
+    "many files": Kind(1, bombs.play_many),
 }
 
 
@@ -69,27 +66,11 @@ def row(kind: str, found: Counter[str], seconds: float, seed: int) -> str:
     return f"| {kind} | {size * found.total():,} | {' | '.join(counts)} | {seconds:,.0f} | {seed} |"
 
 
-def table(rows: list[str]) -> str:
-    names = ["kind", "cases", *Outcome, WRONG, "seconds", "seed"]
-    return "\n".join([f"| {' | '.join(names)} |", "|---|" + "--:|" * (len(names) - 1), *rows])
-
-
-def write(rows: list[str], report: Path = REPORT) -> None:
-    """Put rows into the report's table, in place of those of the same kinds."""
-    text = report.read_text()
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    known = {found[1]: found[0] for found in re.finditer(r"^\| ([a-z ]+) \| \d.*$", text[start:end], re.M)}
-    known |= {line.split(" | ")[0].removeprefix("| "): line for line in rows}
-    told = table([known[kind] for kind in KINDS if kind in known])
-    report.write_text(f"{text[:start]}\n{told}\n{text[end:]}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.knocks", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="kind", help=f"of {', '.join(KINDS)}; all by default")
     parser.add_argument("--seed", type=int, default=29)
     parser.add_argument("--only", metavar="KIND:NUMBER", help="play one case")
-    parser.add_argument("--write", action="store_true", help=f"put the counts into {REPORT.name}")
     given = parser.parse_args()
     spark = own_session()
     if given.only:
@@ -106,9 +87,8 @@ def main() -> int:
         rows.append(row(kind, found, time.monotonic() - start, given.seed))
         print(rows[-1], flush=True)
         is_wrong |= bool(found[WRONG])
-    print(table(rows))
-    if given.write:
-        write(rows)
+    names = ["kind", "cases", *Outcome, WRONG, "seconds", "seed"]
+    print("\n".join([f"| {' | '.join(names)} |", "|---|" + "--:|" * (len(names) - 1), *rows]))
     return int(is_wrong)
 
 

@@ -10,13 +10,15 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from compaction_kit import open_table
-from compaction_kit.datasets import shaped_table
+from compaction_kit import datasets, errors, get_spark, open_table
+from compaction_kit.execute import Progress
+from tests.conftest import QUICK
 from tests.handmade import commit_path
 from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, Wrong, judge_result, rows_of
 
@@ -27,10 +29,10 @@ WHOM = ["all", "all", "all", "driver", "workers"]
 
 
 class Driver:
-    """A process with a session, see `driver.py`; it leads a session of processes of its own."""
+    """A process with a session, see `main`; it leads a session of processes of its own."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.knocks.driver"]
+        command = [sys.executable, "-m", "tests.knocks.kills"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -82,28 +84,18 @@ class Driver:
         return found
 
 
-class _Pool:
-    """A driver, and the next one, which starts meanwhile."""
-
-    def __init__(self) -> None:
-        self._drivers = [Driver(), Driver()]
-
-    def take(self) -> Driver:
-        driver = self._drivers.pop(0)
-        if driver.wait("ready") != "ready":
-            raise Wrong("no session starts")
-        return driver
-
-    def give(self, driver: Driver) -> None:
-        """Take it back, or start another for one that is dead."""
-        if driver.process.poll() is None:
-            driver.tell()
-            self._drivers.insert(0, driver)
-        else:
-            self._drivers.append(Driver())
+@functools.cache
+def _drivers() -> list[Driver]:
+    return [Driver()]
 
 
-pool = functools.cache(_Pool)
+def take() -> Driver:
+    """A driver that is ready; the next one starts meanwhile."""
+    _drivers().append(Driver())
+    driver = _drivers().pop(0)
+    if driver.wait("ready") != "ready":
+        raise Wrong("no session starts")
+    return driver
 
 
 def play(case: Case) -> Outcome:
@@ -113,21 +105,21 @@ def play(case: Case) -> Outcome:
         "files": draw.choice([4, 12]),
         "rows": draw.choice([20, 400]),
     }
-    shaped_table(table, **shape, commits=3, seed=draw.randrange(99))
+    datasets.shaped_table(table, **shape, commits=3, seed=draw.randrange(99))
     strategies = STRATEGIES
     if not shape["partitions"] and draw.random() < 0.5:
         strategies = ["optimize"]
         case.spark.sql(f"ALTER TABLE delta.`{table}` CLUSTER BY (id, value)")
     before = Before.of(table, rows_of(case.spark, table))
     strategy, moment, whom = draw.choice(strategies), draw.choice(MOMENTS), draw.choice(WHOM)
-    driver = pool().take()
+    driver = take()
     # All in one commit, or one for each bin.
     driver.tell(table=str(table), strategy=strategy, batch_size=draw.choice([None, 1]))
     answer = _await(driver, moment, table, before.version, draw)
     if not answer.startswith(("done", "error")):
         driver.kill(whom)
         answer = driver.wait() if whom == "workers" else "killed"
-    pool().give(driver)
+    driver.kill("all")
     outcome = _judge(case, before, answer)
     _go_on(case, before, draw.choice(strategies))
     return outcome
@@ -190,3 +182,45 @@ def _go_on(case: Case, before: Before, strategy: str) -> None:
     if judge_result(result) is not Outcome.AS_PLANNED:
         raise Wrong(f"the run afterwards did another thing than planned: {result.summary()}")
     before.check(rows_of(case.spark, before.table), before.rows)
+
+
+def tell(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def run(table: str, strategy: str, batch_size: int | None) -> None:
+    plan = open_table(table).plan_compaction(batch_size=batch_size)
+    told: set[str] = set()
+
+    def report(progress: Progress) -> None:
+        is_rewritten = progress.bins_done == progress.num_bins
+        for step in [progress.step, *(["rewritten"] if is_rewritten else [])]:
+            if step not in told:
+                told.add(step)
+                tell(step)
+
+    tell("begun")
+    try:
+        result = plan.run(strategy=strategy, progress=report)
+        tell("done", result.as_planned, result.verified)
+    except errors.CompactionKitError as error:
+        tell("error CompactionKitError", type(error).__name__, str(error).replace("\n", "\\n"))
+    except Exception as error:
+        tell("error", type(error).__name__, str(error).replace("\n", "\\n"))
+
+
+def main() -> None:
+    """Run a plan as a line of JSON says it, and tell how far it is, until the process is killed."""
+    spark = get_spark({"spark.master": "local[2]", "spark.driver.memory": "1g"})
+    for key, value in QUICK.items():
+        spark.conf.set(key, value)
+    # What is slow for the first time is done now, so that moments spread over a run.
+    with tempfile.TemporaryDirectory() as folder:
+        warm = datasets.shaped_table(f"{folder}/warm", partitions=2, files=2, rows=2)
+        open_table(warm, spark).plan_compaction().run(strategy="arrow")
+    tell("ready")
+    run(**json.loads(sys.stdin.readline()))
+
+
+if __name__ == "__main__":
+    main()

@@ -12,12 +12,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
-from compaction_kit.errors import (
-    CompactionKitError,
-    RunCancelled,
-    RunFailedError,
-    VerificationError,
-)
+from compaction_kit.errors import CompactionKitError, RunCancelled, RunFailedError, VerificationError
 from compaction_kit.execute import CompactionResult
 from tests import handmade
 
@@ -133,6 +128,13 @@ class Before:
         return [info for info in infos if "compaction_kit" in (info.get("userMetadata") or "")]
 
 
+def judge(found: CompactionResult | BaseException, before: Before, is_alone: bool = True) -> Outcome:
+    """What a run came to; `is_alone` where no other writer leaves files or commits like it."""
+    if isinstance(found, BaseException):
+        return judge_error(found, before, is_alone)
+    return judge_result(found)
+
+
 def judge_result(result: CompactionResult) -> Outcome:
     """What a run that gave a result came to."""
     if result.versions and result.verified is not True:
@@ -141,7 +143,7 @@ def judge_result(result: CompactionResult) -> Outcome:
 
 
 def judge_error(error: BaseException, before: Before, is_alone: bool = True) -> Outcome:
-    """What a run that raised came to; `is_alone` where no other writer leaves files or commits like it."""
+    """What a run that raised came to."""
     told = str(error)
     if not isinstance(error, CompactionKitError) or "\n" in told:
         raise Wrong(f"{type(error).__name__} is no sentence: {told[:2_000]!r}") from error

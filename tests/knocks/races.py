@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.execute import Progress
-from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, judge_error, judge_result, rows_of
+from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, judge, rows_of
 
 Row = tuple[int, int, str]
 _COLUMNS = ("id", "v", "p")
@@ -258,28 +258,20 @@ def clustered(case: Case) -> Outcome:
 
 
 def _judged(case: Case, race: _Race, strategy: str, rows: list[Row], table: Path) -> Outcome:
+    note = f"{strategy} against {race}"
     try:
-        return _run(case, race, strategy, rows, table)
-    except BaseException as error:
-        error.add_note(f"{strategy} against {race}")
-        raise
-
-
-def _run(case: Case, race: _Race, strategy: str, rows: list[Row], table: Path) -> Outcome:
-    plan = open_table(table, case.spark).plan_compaction(batch_size=case.draw.choice([None, None, 1]))
-    before = Before.of(table, None)
-    race.start("at once")
-    race.start("by chance")
-    try:
-        found: Any = plan.run(strategy=strategy, progress=race.report)
-    except (Exception, KeyboardInterrupt) as error:
-        found = error
-    expected, why = race.expected(rows)
-    try:
+        plan = open_table(table, case.spark).plan_compaction(batch_size=case.draw.choice([None, None, 1]))
+        before = Before.of(table, None)
+        race.start("at once")
+        race.start("by chance")
+        try:
+            found: Any = plan.run(strategy=strategy, progress=race.report)
+        except (Exception, KeyboardInterrupt) as error:
+            found = error
+        expected, why = race.expected(rows)
+        note += f"; the run: {found!r}; the writer: {why or 'committed'}"
         before.check(rows_of(case.spark, table, *_COLUMNS), Counter(map(str, expected)))
-        if isinstance(found, BaseException):
-            return judge_error(found, before, is_alone=False)
-        return judge_result(found)
-    except Exception as error:
-        error.add_note(f"the run: {found!r}; the writer: {why or 'committed'}")
+        return judge(found, before, is_alone=False)
+    except BaseException as error:
+        error.add_note(note)
         raise
