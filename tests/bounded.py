@@ -1,17 +1,16 @@
 """Every reading of the kit, in a process of its own: what crashes, hangs or takes all memory is found."""
 
-import multiprocessing
 import resource
 import traceback
 import warnings
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection
+from multiprocessing import TimeoutError, get_context
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
-from compaction_kit import open_table, sink_log, survey
-from compaction_kit.errors import CompactionKitError
+from compaction_kit import errors, open_table, sink_log, survey
 from compaction_kit.interop import check_manifest
 
 _SECONDS = 60
@@ -24,7 +23,7 @@ class Reader:
     """Reads one thing after the other; a process that doesn't survive that is replaced."""
 
     def __init__(self) -> None:
-        self._process: multiprocessing.process.BaseProcess | None = None
+        self._pool: Pool | None = None
 
     def wrong(self, kind: str, path: Path) -> tuple[list[str], Live | None]:
         """What a reading led to that is neither an answer nor one sentence, and a table's live files.
@@ -33,54 +32,35 @@ class Reader:
             kind: "table" or "sink log".
             path: Where it is.
         """
-        if self._process is None:
-            self._start()
-        self._pipe.send((kind, path))
+        self._pool = self._pool or get_context("spawn").Pool(1, _bound)
         try:
-            if self._pipe.poll(_SECONDS):
-                return self._pipe.recv()
-            told = f"no answer within {_SECONDS} s"
-        except EOFError:
-            told = "the process died"
-        self.close()
-        return [told], None
+            return self._pool.apply_async(_read, (kind, path)).get(_SECONDS)
+        except TimeoutError:
+            self.close()
+            return [f"no answer within {_SECONDS} s, or the process died"], None
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._process = None
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool = None
 
 
-def _serve(pipe: Connection) -> None:
+def _bound() -> None:
+    """Let the process grow by some memory from here on, and no more."""
     warnings.simplefilter("ignore")
-    # The process may grow by this from here on.
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + _BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    while True:
-        try:
-            kind, path = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(_read(_OF[kind](path)))
 
 
-def _read(calls: Calls) -> tuple[list[str], Live | None]:
+def _read(kind: str, path: Path) -> tuple[list[str], Live | None]:
     wrong: list[str] = []
     live = None
-    for name, call in calls.items():
+    for name, call in _OF[kind](path).items():
         try:
             found = call()
             live = found if name == "live" else live
-        except CompactionKitError as error:
+        except errors.CompactionKitError as error:
             message = str(error)
             if "\n" in message or not message.endswith(".") or len(message) > 2_000:
                 wrong.append(f"{name}: {message!r}")

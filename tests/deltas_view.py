@@ -30,13 +30,8 @@ class State:
     files: dict[Key, tuple[int, Values, int | None] | int | None]
 
 
-def live_files(spark: SparkSession, table: Path) -> dict[str, int]:
-    """Bytes of each live file by its path, as Delta's own Snapshot has them."""
-    return {decoded(path): size for path, size in known_files(spark, table)}
-
-
-def known_files(spark: SparkSession, table: Path) -> list[tuple[str, int]]:
-    """Path, as Delta knows it, and bytes of each live file."""
+def live_files(spark: SparkSession, table: Path) -> list[tuple[str, int]]:
+    """Path, as Delta knows it, and bytes of each live file, as its own Snapshot has them."""
     adds = DataFrame(_snapshot(spark, table, None).allFiles().toDF(), spark)
     return [(row["path"], row["size"]) for row in adds.select("path", "size").collect()]
 
