@@ -4,9 +4,11 @@ A process has either a JVM or a server that it is connected to, named by SPARK_R
 """
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
 import compaction_kit as ck
-from compaction_kit import datasets, errors, interop
+from compaction_kit import datasets, errors
 from compaction_kit.execute import Progress
-from compaction_kit.execute.jobs import session_confs
 from tests import folders, handmade
+from tests.elsewhere import AFTERWARDS, CHECK, afterwards
 from tests.execute.meanwhile import commit_behind, once, once_rewriting
 from tests.execute.test_proof import spoil
 from tests.execute.test_run import stop_at
+from tests.refusals import refused
 from tests.rows import by_spark, on_disk, texts
 from tests.stores import BUCKET
 from tests.widgets.pages import at, words
@@ -73,7 +76,6 @@ def wide(tmp_path: Path) -> Path:
 
 
 @pytest.mark.works("Spark Connect", "read", "optimize", "proof", when="auto")
-@pytest.mark.works("Spark Connect", "rewrite", "restore", when="rewrite")
 @pytest.mark.parametrize("strategy", ["auto", "rewrite"])
 def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> None:
     assert SparkContext._gateway is None
@@ -105,43 +107,26 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
     assert (last["version"], last["operation"]) == (5, operation)
     assert last["user_metadata"].startswith(f"mine; compaction_kit {result.strategy}, plan ")
     assert table.diff(4, 5, verify=True).same_content_by == "proved"
-    if strategy == "rewrite":
-        # A run of OPTIMIZE is undone below.
-        restored = table.plan_restore(2).run()
-        assert (restored.version, restored.as_planned) == (6, True)
-        assert by_spark(spark, changed) == on_disk(changed, 2)
 
 
-@pytest.mark.works("Spark Connect", "vacuum")
-def test_vacuum_deletes_what_was_planned(spark: SparkSession, changed: Path) -> None:
-    table = ck.open_table(changed)
-    table.plan_compaction().run(verify=False)
-    check = "spark.databricks.delta.retentionDurationCheck.enabled"
-    with pytest.raises(errors.InvalidArgumentError, match=check):
-        table.plan_vacuum(retention="0 hours")
-    with session_confs(spark, {check: "false"}):
-        seen: list[float] = []
-        vacuum = table.plan_vacuum(retention="0 hours")
-        done = vacuum.run(progress=lambda progress: seen.append(progress.fraction))
-    assert (vacuum.num_files, done.num_files, done.as_planned, seen[-1]) == (21, 21, True, 1)
-    assert table.files().num_files == len(folders.data_files(changed)) == 3
+@pytest.mark.works("Spark Connect", "rewrite", "restore", "manifests", "vacuum", "survey")
+def test_the_rest_of_the_path(spark: SparkSession, changed: Path) -> None:
+    table, before = ck.open_table(changed), on_disk(changed, 4)
+    refused(table.plan_vacuum, errors.InvalidArgumentError, CHECK, retention="0 hours")
+    assert afterwards(table) == AFTERWARDS
+    assert by_spark(spark, changed) == before
+    assert ck.survey(changed.parent).to_arrow()["num_files"].to_pylist() == [21]
 
 
 @pytest.mark.refused("Spark Connect", "arrow")
 def test_a_plan_that_needs_arrow_is_refused_by_name(changed: Path) -> None:
     before, table = folders.listing(changed), ck.open_table(changed)
-    for plan, strategy in (
-        (table.plan_compaction(), "arrow"),
-        (table.plan_compaction(order="ingest"), "auto"),
-    ):
-        with pytest.raises(errors.UnsupportedTableError, match=NO_JVM) as caught:
-            plan.run(strategy=strategy)
-        assert "\n" not in str(caught.value)
+    for strategy, order in {"arrow": "size", "auto": "ingest"}.items():
+        plan = table.plan_compaction(order=order)
+        refused(plan.run, errors.UnsupportedTableError, NO_JVM, strategy=strategy)
     assert folders.listing(changed) == before
-    with pytest.raises(
-        errors.SessionError, match="has no JVM in reach, as over Spark Connect, and no transaction"
-    ):
-        races.play(changed.parent / "lessons", "compaction with delete")
+    play = partial(races.play, changed.parent / "lessons", "compaction with delete")
+    refused(play, errors.SessionError, "has no JVM in reach, as over Spark Connect, and no transaction")
 
 
 @pytest.mark.parametrize("strategy", IN_ONE_GO)
@@ -149,13 +134,14 @@ def test_a_cancelled_run_leaves_what_the_error_says(spark: SparkSession, wide: P
     table = ck.open_table(wide)
     before = texts(spark, wide)
     plan = table.plan_compaction()
-    with pytest.raises(errors.RunCancelled, match="cancelled: nothing was committed, the table is as it was"):
-        plan.run(strategy=strategy, progress=stop_at("Rewriting", KeyboardInterrupt))
+    cancelled = partial(refused, partial(plan.run, strategy=strategy), errors.RunCancelled)
+    words = "cancelled: nothing was committed, the table is as it was"
+    cancelled(words, progress=stop_at("Rewriting", KeyboardInterrupt))
     # Bins that were about to begin may still be written, by threads that Delta has for them.
     time.sleep(1)
     assert table.version == plan.version
-    with pytest.raises(errors.RunCancelled, match="the table was restored to version 2, as version 4"):
-        plan.run(strategy=strategy, progress=stop_at("Comparing", KeyboardInterrupt))
+    words = "the table was restored to version 2, as version 4"
+    cancelled(words, progress=stop_at("Comparing", KeyboardInterrupt))
     assert table.files().num_files == plan.num_files_removed
     assert texts(spark, wide) == before
 
@@ -163,8 +149,8 @@ def test_a_cancelled_run_leaves_what_the_error_says(spark: SparkSession, wide: P
 def test_content_that_differs_is_undone(spark: SparkSession, changed: Path) -> None:
     before, files = on_disk(changed, 4), folders.data_files(changed)
     progress = once("Comparing", lambda: spoil(changed, files))
-    with pytest.raises(errors.VerificationError, match="the table was restored to version 4, as version 6"):
-        ck.open_table(changed).plan_compaction().run(progress=progress)
+    words = "the table was restored to version 4, as version 6"
+    refused(ck.open_table(changed).plan_compaction().run, errors.VerificationError, words, progress=progress)
     assert by_spark(spark, changed) == before
 
 
@@ -179,27 +165,16 @@ def test_what_others_do_meanwhile(spark: SparkSession, wide: Path) -> None:
     table.plan_restore(2).run()
     plan = table.plan_compaction()
     removals = [handmade.remove(path, int(time.time() * 1000)) for path in plan.files["path"].to_pylist()]
-    with pytest.raises(errors.ConflictError, match="make a new plan; nothing was committed") as caught:
-        plan.run(strategy="optimize", progress=once_rewriting(commit_behind(wide, 6, removals)))
-    assert "\n" not in str(caught.value)
+    run = partial(plan.run, progress=once_rewriting(commit_behind(wide, 6, removals)))
+    refused(run, errors.ConflictError, "make a new plan; nothing was committed", strategy="optimize")
 
 
 def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
     plan = ck.open_table(changed).plan_compaction()
     (changed / plan.files["path"].to_pylist()[0]).unlink()
     for strategy in IN_ONE_GO:
-        with pytest.raises(errors.RunFailedError, match=r"the table is as it was.*(?i:not.exist)") as caught:
-            plan.run(strategy=strategy)
-        assert "\n" not in str(caught.value)
-
-
-@pytest.mark.works("Spark Connect", "survey", "manifests")
-def test_manifests_and_a_survey(changed: Path) -> None:
-    table = ck.open_table(changed)
-    interop.generate_manifest(table)
-    check = interop.check_manifest(table)
-    assert set(check.files["state"].to_pylist()) == {"listed and live"}
-    assert ck.survey(changed.parent).to_arrow()["num_files"].to_pylist() == [21]
+        said = refused(plan.run, errors.RunFailedError, "the table is as it was", strategy=strategy)
+        assert re.search(r"(?i)not.exist", str(said))
 
 
 @pytest.mark.filterwarnings("ignore:On S3 Delta keeps the writers of one Spark driver apart")
@@ -216,8 +191,8 @@ def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path:
 
 
 def test_what_hadoop_alone_reaches_is_refused_by_name() -> None:
-    with pytest.raises(errors.StorageError, match="can't be reached over Spark Connect, as only Hadoop"):
-        ck.open_table("hdfs://127.0.0.1:1/t")
+    words = "can't be reached over Spark Connect, as only Hadoop"
+    refused(partial(ck.open_table, "hdfs://127.0.0.1:1/t"), errors.StorageError, words)
 
 
 @pytest.mark.works("Spark Connect", "workbench")
@@ -239,11 +214,8 @@ def test_at_last_a_server_that_dies_is_told_in_one_sentence(spark: SparkSession,
     plan = ck.open_table(wide).plan_compaction()
     files = folders.data_files(wide)
     death = once_rewriting(lambda: os.kill(int(os.environ[SERVER]), signal.SIGKILL))
-    with pytest.raises(
-        errors.RunFailedError, match=r"server of Spark Connect .* so far, nothing was"
-    ) as caught:
-        plan.run(progress=death)
-    assert "\n" not in str(caught.value)
+    words = "server of Spark Connect ", " so far, nothing was"
+    refused(plan.run, errors.RunFailedError, *words, progress=death)
     # The log is in reach still, and as it was.
     assert plan.version == ck.open_table(wide).version == 2
     assert folders.data_files(wide) >= files

@@ -2,13 +2,12 @@
 
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
-from pyarrow.fs import FileSelector, S3FileSystem
+from pyarrow.fs import FileSelector, S3FileSystem, copy_files
 
 BUCKET = "kit"
 ACCESS_KEY, SECRET_KEY = "kit-access", "kit-hidden"
@@ -86,14 +85,7 @@ class Server:
 
     def upload(self, folder: Path, name: str) -> str:
         """Copy a folder, and all that is in it, into the bucket; returns its s3a URI."""
-        filesystem = self.filesystem()
-
-        def copy(path: Path) -> None:
-            with filesystem.open_output_stream(f"{BUCKET}/{name}/{path.relative_to(folder)}") as out:
-                out.write(path.read_bytes())
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(copy, [path for path in folder.rglob("*") if path.is_file()]))
+        copy_files(str(folder), f"{BUCKET}/{name}", destination_filesystem=self.filesystem())
         return f"s3a://{BUCKET}/{name}"
 
     def names(self, name: str) -> set[str]:

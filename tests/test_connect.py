@@ -13,7 +13,7 @@ from tests.cluster import connect_server
 from tests.conftest import QUICK
 from tests.stores import ACCESS_KEY, SECRET_KEY, Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 # By which a session has Delta.
 _OF_DELTA = (

@@ -17,6 +17,7 @@ from compaction_kit.execute import CompactionResult
 from compaction_kit.session import cache_folder
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
+from tests.conftest import SetConf
 from tests.stores import Server
 
 
@@ -122,12 +123,12 @@ def test_the_last_runs_count_that_did_what_was_predicted(kept: Path) -> None:
     assert [run[-1] for run in json.loads(kept.read_text())["arrow"]] == [*range(3, 15)]
 
 
-@pytest.mark.spark
+@pytest.mark.works("S3", "optimize", when="optimize")
 @pytest.mark.parametrize("strategy", ["arrow", pytest.param("optimize", marks=pytest.mark.nightly)])
 def test_a_plan_costs_what_a_store_is_asked_for(
-    spark: SparkSession, on_s3: Server, shaped: Path, strategy: str
+    spark: SparkSession, on_s3: Server, shaped: Path, confs: SetConf, strategy: str
 ) -> None:
-    """Files and requests, as the server counts them."""
+    """Files and requests, as the server counts them; and a commit that could be lost there."""
     table = open_table(on_s3.upload(shaped, f"cost-{strategy}"), spark)
     plan = table.plan_compaction()
     found = cost_of(table.handle, plan, strategy)
@@ -146,9 +147,10 @@ def test_a_plan_costs_what_a_store_is_asked_for(
     assert (found.files_read, found.bytes_read) == (result.num_files_removed, result.bytes_removed)
     assert found.bytes_written == pytest.approx(result.bytes_added, rel=0.2)
     assert result.facts()["seconds"].endswith(" were predicted)")
+    confs("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
+    assert plan.warnings == ()
 
 
-@pytest.mark.spark
 def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Path, tmp_path: Path) -> None:
     plan = open_table(changed, spark).plan_compaction()
     assert plan.cost.strategy == "arrow"

@@ -1,20 +1,29 @@
-"""An analyst's whole path on tables that aren't on a local disk: an object store, and HDFS."""
+"""An analyst's whole path on tables that aren't on a local disk: an object store, and HDFS.
 
+HDFS is in one process on this machine: Hadoop's own cluster for tests, with one data node.
+"""
+
+import os
+import subprocess
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
-from compaction_kit import interop
-from compaction_kit.errors import TableNotFoundError, UnsupportedTableError
-from compaction_kit.reads import measure_reads
+from compaction_kit import errors, interop
+from compaction_kit.session import cache_folder, find_java_home
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
 from tests import rows, stores
 from tests.conftest import SetConf
-from tests.hdfs import hdfs
+from tests.elsewhere import AFTERWARDS, afterwards
+from tests.refusals import refused
 
 pytestmark = [
     pytest.mark.spark,
@@ -22,7 +31,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:On S3 Delta keeps the writers of one Spark driver apart"),
 ]
 # What two tests have on them, for docs/works.py.
-SEEN, AFTERWARDS = ("read", "survey", "proof"), ("rewrite", "restore", "manifests", "vacuum")
+SEEN, LATER = ("read", "survey", "proof"), ("rewrite", "restore", "manifests", "vacuum")
 # Puts a copy of a local table at a name; returns its URI.
 Put = Callable[[Path, str], str]
 
@@ -56,9 +65,7 @@ def put(request: pytest.FixtureRequest, spark: SparkSession, confs: SetConf) -> 
 @pytest.mark.works("HDFS", *SEEN, "optimize", when="hdfs")
 @pytest.mark.refused("HDFS", "arrow", when="hdfs")
 @pytest.mark.nightly
-def test_a_table_is_seen_and_compacted_with_proof(
-    put: Put, spark: SparkSession, shaped: Path, tmp_path: Path
-) -> None:
+def test_a_table_is_seen_and_compacted(put: Put, spark: SparkSession, shaped: Path, tmp_path: Path) -> None:
     uri = put(shaped, f"{tmp_path.name}/t")
     here, table = ck.open_table(shaped), ck.open_table(uri, spark)
 
@@ -81,50 +88,15 @@ def test_a_table_is_seen_and_compacted_with_proof(
     assert rows.by_spark(spark, uri) == rows.on_disk(shaped, 4)
 
 
-@pytest.mark.works("S3", *AFTERWARDS, when="s3")
-@pytest.mark.works("HDFS", *AFTERWARDS, when="hdfs")
+@pytest.mark.works("S3", *LATER, when="s3")
+@pytest.mark.works("HDFS", *LATER, when="hdfs")
 @pytest.mark.nightly
 def test_a_table_is_rewritten_restored_listed_in_a_manifest_and_vacuumed(
-    put: Put, spark: SparkSession, shaped: Path, confs: SetConf, tmp_path: Path
+    put: Put, spark: SparkSession, shaped: Path, tmp_path: Path
 ) -> None:
     uri = put(shaped, f"lake/{tmp_path.name}")
-    table = ck.open_table(uri, spark)
-    plan = table.plan_compaction(max_file_size="1 MiB")
-    rewritten = plan.run(strategy="rewrite")
-    assert (rewritten.verified, rewritten.versions) == (True, (5,))
-    reads = measure_reads(spark, uri, 4, 5, "id IS NOT NULL", repeats=1)
-    assert (reads.files_before, reads.files_after, reads.same_result) == (21, 3, True)
-    assert (reads.bytes_before, reads.bytes_after) == (plan.bytes_removed, int(table.files().sizes.sum()))
-
-    # Go back, and forth.
-    assert table.plan_restore(2).run().version == 6
-    assert rows.by_spark(spark, uri) == rows.on_disk(shaped, 2) != rows.on_disk(shaped, 4)
-    assert table.plan_restore(5).run().version == 7
-
-    # A manifest, and vacuum: exactly its files go.
-    interop.generate_manifest(table)
-    check = interop.check_manifest(table)
-    assert set(check.files["state"].to_pylist()) == {"listed and live"}
-    confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    vacuum = table.plan_vacuum(retention="0 hours")
-    done = vacuum.run()
-    assert (vacuum.num_files, done.num_files, done.as_planned) == (21, 21, True)
+    assert afterwards(ck.open_table(uri, spark)) == AFTERWARDS
     assert rows.by_spark(spark, uri) == rows.on_disk(shaped, 4)
-    assert table.versions()["readable"].to_pylist()[:2] == ["yes", "missing files"]
-
-
-@pytest.mark.works("S3", "optimize")
-@pytest.mark.nightly
-def test_a_commit_that_could_be_lost_on_s3_is_said_of_a_plan_and_a_run(
-    spark: SparkSession, on_s3: stores.Server, shaped: Path, confs: SetConf, tmp_path: Path
-) -> None:
-    plan = ck.open_table(on_s3.upload(shaped, tmp_path.name), spark).plan_compaction(max_file_size="1 MiB")
-    assert "one of the two commits is lost" in plan.explain()
-    with pytest.warns(UserWarning, match="On S3 Delta keeps the writers of one Spark driver apart"):
-        result = plan.run(strategy="optimize")
-    assert (result.as_planned, result.verified, result.versions) == (True, True, (5,))
-    confs("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
-    assert plan.warnings == ()
 
 
 @pytest.mark.works("S3", "workbench", when="s3")
@@ -143,14 +115,65 @@ def test_the_workbench_shows_the_tables_of_a_folder(put: Put, shaped: Path, tmp_
 def test_what_needs_a_local_disk_is_refused_by_name(put: Put, shaped: Path, tmp_path: Path) -> None:
     uri = put(shaped, tmp_path.name)
     table = ck.open_table(uri)
-    for refused in (
-        lambda: interop.plan_convert(uri),
-        lambda: interop.plan_to_parquet(table),
-        lambda: ck.sink_log(uri),
+    for call in (
+        partial(interop.plan_convert, uri),
+        partial(interop.plan_to_parquet, table),
+        partial(ck.sink_log, uri),
         lambda: table.path,
     ):
-        with pytest.raises(UnsupportedTableError, match="on local disks alone, and") as caught:
-            refused()
-        assert uri in str(caught.value)
-    with pytest.raises(TableNotFoundError, match=f"No table at {uri}-other: the path does not exist"):
-        ck.open_table(f"{uri}-other")
+        refused(call, errors.UnsupportedTableError, "on local disks alone, and", uri)
+    words = f"No table at {uri}-other: the path does not exist"
+    refused(partial(ck.open_table, f"{uri}-other"), errors.TableNotFoundError, words)
+
+
+_SPARKS = Path(pyspark.__file__).with_name("jars")
+# What the cluster needs beside Spark's own JARs. Its launcher is a test of Hadoop's, so JUnit comes along.
+_PACKAGES = (
+    "org.apache.hadoop hadoop-client-minicluster 3.5.0",
+    "org.junit.jupiter junit-jupiter-api 5.13.4",
+    "org.junit.platform junit-platform-commons 1.13.4",
+    "org.opentest4j opentest4j 1.3.0",
+)
+_USED = ("hadoop-client-", "log4j-", "slf4j-api-", "jcl-over-slf4j-")
+_SECONDS = 120
+
+
+@contextmanager
+def hdfs(folder: Path) -> Iterator[str]:
+    """Run a cluster whose files are in a folder; yields its URI."""
+    java = find_java_home(cache_folder()) / "bin" / "java"
+    jars = [*_packages(java), *(jar for jar in _SPARKS.glob("*.jar") if jar.name.startswith(_USED))]
+    details = folder / "details.json"
+    command = [
+        *(str(java), "-Xmx512m", "-XX:+UseSerialGC", f"-Dtest.build.data={folder}"),
+        *(f"-Dhdfs.minidfs.basedir={folder}", "-cp", os.pathsep.join(map(str, jars))),
+        *("org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1", "-nnport", "0"),
+        *("-D", "dfs.namenode.fs-limits.min-block-size=0", "-writeDetails", str(details)),
+    ]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + _SECONDS
+        while not details.exists() or not details.stat().st_size:
+            assert process.poll() is None, (folder / "log").read_text()[-2_000:]
+            assert time.monotonic() < end, "HDFS did not start"
+            time.sleep(0.1)
+        port = details.read_text().partition(":")[2].strip(" }\n")
+        yield f"hdfs://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _packages(java: Path) -> list[Path]:
+    """Fetch JARs with Ivy, which Spark has for its own packages."""
+    folder, ivy = cache_folder() / "hdfs", next(_SPARKS.glob("ivy-*.jar"))
+    for package in _PACKAGES:
+        _, name, version = package.split()
+        if not (folder / f"{name}-{version}.jar").exists():
+            command = [
+                *(str(java), "-jar", str(ivy), "-cache", f"{folder}/ivy", "-types", "jar", "-notransitive"),
+                *("-dependency", *package.split(), "-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
+            ]
+            subprocess.run(command, check=True, capture_output=True)
+    return list(folder.glob("*.jar"))
