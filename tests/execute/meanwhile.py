@@ -1,8 +1,7 @@
 """What happens while a plan is run: another writer, or whatever a test does at a step."""
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from compaction_kit.datasets import shaped_table
@@ -44,18 +43,6 @@ def commit_behind(table: Path, version: int, actions: list[handmade.Action]) -> 
         handmade.write_commit(table, version, actions)
 
     return act
-
-
-def changed_metadata(
-    table: Path, columns: Mapping[str, str] | None = None, configuration: Mapping[str, str] | None = None
-) -> handmade.Action:
-    """What another writer commits who adds columns, of Delta's types, or sets properties."""
-    (found,) = handmade.actions_of(table, 0, "metaData")
-    schema = json.loads(found["schemaString"])
-    (more,) = handmade.metadata(columns or {}).values()
-    schema["fields"] += json.loads(more["schemaString"])["fields"] if columns else []
-    properties = found["configuration"] | dict(configuration or {})
-    return {"metaData": found | {"schemaString": json.dumps(schema), "configuration": properties}}
 
 
 def clustered_table(folder: Path, files: int = 18, rows: int = 30) -> Path:

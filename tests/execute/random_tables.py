@@ -1,6 +1,5 @@
 """Small tables by chance, to be optimized by chance: recipes, and the tables made from them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -90,18 +89,6 @@ class Recipe:
             commits[file.commit].append(file.add)
         commits = [actions for actions in commits if actions]
         handmade.write_log(table, *commits)
-        # With it Delta need not sum up the log before it begins.
-        checksum = {
-            "tableSizeBytes": sum(file.size for file in self.files),
-            "numFiles": len(self.files),
-            "numMetadata": 1,
-            "numProtocol": 1,
-            "setTransactions": [],
-            "domainMetadata": [],
-            **head[0],
-            "metadata": head[1]["metaData"],
-        }
-        handmade.commit_path(table, len(commits) - 1, "crc").write_text(json.dumps(checksum))
 
 
 def files_of(ids: Sequence[int]) -> frozenset[int]:

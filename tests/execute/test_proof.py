@@ -17,7 +17,7 @@ from tests import handmade
 from tests.execute.meanwhile import clustered_table, once, once_rewriting, wait_until
 from tests.folders import data_files, live
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def spoil(table: Path, before: set[Path]) -> None:

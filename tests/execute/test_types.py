@@ -14,10 +14,9 @@ from compaction_kit import open_table
 from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.jobs import session_confs
 from tests import folders
+from tests.chance import nightly
 from tests.handmade import actions_of
 from tests.rows import texts
-
-pytestmark = pytest.mark.spark
 
 Compacted = tuple[Path, CompactionResult]
 
@@ -97,10 +96,7 @@ def extremes(spark: SparkSession, rows: DataFrame) -> DataFrame:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        ("name", "America/New_York"),
-        pytest.param(("none", "UTC"), marks=pytest.mark.nightly),
-    ],
+    params=[("name", "America/New_York"), *nightly((("none", "UTC"),))],
     ids=lambda layout: layout[0],
 )
 def typed(
@@ -141,9 +137,7 @@ def compacted(typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return compact
 
 
-@pytest.mark.parametrize(
-    "strategy", ["arrow", "optimize", pytest.param("rewrite", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("strategy", ["arrow", "optimize", *nightly("rewrite")])
 def test_the_rows_are_the_same(
     spark: SparkSession, typed: Path, compacted: Callable[[str], Compacted], strategy: str
 ) -> None:
