@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit import errors, open_table
 from compaction_kit.execute.commits import stored_proof
 from compaction_kit.execute.failures import ContentDiffers
 from compaction_kit.execute.proof import compare
@@ -46,7 +45,6 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_log(table, *commits)
 
 
-@pytest.mark.spark
 def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
     spark: SparkSession, copy_of: CopyOf, claims: Path, confs: SetConf
 ) -> None:
@@ -78,11 +76,10 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
     # Versions whose files are gone are not compared.
     for path in table.diff(3, 4).paths("removed"):
         (table.path / path).unlink()
-    refused(partial(table.diff, 3, 4, verify=True), InvalidArgumentError, "3 and 4 can't be compared")
+    refused(partial(table.diff, 3, 4, verify=True), errors.InvalidArgumentError, "3 and 4 can't be compared")
     assert table.diff(4, 5, verify=True).facts()["content"] == "different: other columns"
 
 
-@pytest.mark.spark
 def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession, tmp_path: Path) -> None:
     one = handmade.write_data(tmp_path, "a", pa.table({"id": [0]}), {"p": "1"})["add"]
     other = unchanged({"add": one | {"partitionValues": {"p": "2"}}})
@@ -172,7 +169,7 @@ def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
     assert table.versions()["same_content_by"].to_pylist() == [grade, grade, None]
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_proof_stays_with_the_commit(changed: Path) -> None:
     result = open_table(changed).plan_compaction().run(strategy="arrow")
     assert open_table(changed).versions()["same_content_by"].to_pylist()[4:] == ["proved"] * 2
@@ -261,4 +258,4 @@ def test_a_diff_has_the_files_of_one_side_alone_with_their_live_rows(changed_thr
 def test_a_version_out_of_range_is_refused_in_one_sentence(changed_thrice: Path, version: Any) -> None:
     opened = open_table(changed_thrice)
     for call in (opened.plan_restore, opened.files, partial(opened.diff, 0)):
-        refused(partial(call, version), InvalidArgumentError, f"version={version!r} ")
+        refused(partial(call, version), errors.InvalidArgumentError, f"version={version!r} ")

@@ -12,9 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit import open_table
-from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
+from compaction_kit import datasets, errors, open_table
 from compaction_kit.execute.commits import restore
 from compaction_kit.execute.delta import commit_restore
 from compaction_kit.history import restore as restoring
@@ -26,7 +24,7 @@ from tests.handmade import add, remove
 from tests.refusals import refused
 from tests.releases import HAS_GUARD
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def committed(table: Path, version: int) -> list[str]:
@@ -53,7 +51,7 @@ def test_a_restore_is_refused_while_the_guard_blocks_it_and_commits_what_delta_s
     plan = open_table(table, spark).plan_restore(target)
     if HAS_GUARD:
         assert plan.is_blocked
-        refused(plan.run, InvalidArgumentError, "Delta blocks versions older than")
+        refused(plan.run, errors.InvalidArgumentError, "Delta blocks versions older than")
         confs(GUARD, "false")
         plan = open_table(table, spark).plan_restore(target)
     assert folders.listing(table) == before
@@ -66,7 +64,7 @@ def test_a_restore_is_refused_while_the_guard_blocks_it_and_commits_what_delta_s
     assert open_table(table).diff(target, 5).same_content
     restore(spark, str(other), target)
     assert committed(table, 5) == committed(other, 5)
-    refused(plan.run, StalePlanError, "made at version 4 and the table is at 5")
+    refused(plan.run, errors.StalePlanError, "made at version 4 and the table is at 5")
 
 
 @pytest.mark.nightly
@@ -107,7 +105,7 @@ def test_an_interrupted_restore_says_what_is_committed(
     monkeypatch.setattr(restoring, "commit_restore", interrupted)
     table = open_table(copy_of(lived), spark)
     outcome = "version 5 is committed, with the content of version 3" if is_done else "nothing was committed"
-    refused(table.plan_restore(3).run, RunCancelled, f"The restore was cancelled: {outcome}")
+    refused(table.plan_restore(3).run, errors.RunCancelled, f"The restore was cancelled: {outcome}")
     assert table.version == 4 + is_done
     if is_done:
         assert table.diff(3, 5).same_content
@@ -140,7 +138,7 @@ def test_a_restore_whose_files_are_gone_lists_them_and_is_refused(
     before = folders.listing(table)
     # The first plan looks again.
     for one in (plan, again):
-        refused(one.run, InvalidArgumentError, "can't be restored: 1 file that it needs is missing")
+        refused(one.run, errors.InvalidArgumentError, "can't be restored: 1 file that it needs is missing")
     assert folders.listing(table) == before
     # Delta doesn't look for the files of deletion vectors.
     for file in table.glob("deletion_vector_*.bin"):
@@ -152,24 +150,22 @@ def test_a_restore_whose_files_are_gone_lists_them_and_is_refused(
 def test_a_table_that_was_created_again_is_left_alone(changed: Path) -> None:
     plan = open_table(changed).plan_restore(1)
     shutil.rmtree(changed)
-    shaped_table(changed, partitions=3, files=7, rows=60, skew=1.0, commits=4, seed=1)
+    datasets.shaped_table(changed, partitions=3, files=7, rows=60, skew=1.0, commits=4, seed=1)
     assert open_table(changed).version == plan.version
-    refused(plan.run, StalePlanError, "was created again since the plan was made")
+    refused(plan.run, errors.StalePlanError, "was created again since the plan was made")
     assert open_table(changed).version == plan.version
 
 
 def test_the_latest_version_and_one_that_lost_its_commit_can_not_be_restored(changed: Path) -> None:
     plan = partial(open_table(changed).plan_restore, 4)
-    refused(plan, InvalidArgumentError, "version=4 is the latest")
+    refused(plan, errors.InvalidArgumentError, "version=4 is the latest")
     deltalake.DeltaTable(str(changed)).create_checkpoint()
     handmade.remove_commits(changed, *range(5))
     handmade.write_commit(changed, 5, [add("a")])
-    refused(plan, InvalidArgumentError, "version=4 ", "the log lacks a commit")
+    refused(plan, errors.InvalidArgumentError, "version=4 ", "the log lacks a commit")
 
 
-def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_will_see(
-    tmp_path: Path, lived: Path
-) -> None:
+def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_see(tmp_path: Path, lived: Path) -> None:
     for target, words in (
         (0, "s 1 (DELETE), 2 (DELETE), 4 (WRITE) did."),
         (3, " 4 (WRITE) did: 5 rows fewer."),

@@ -8,8 +8,6 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
@@ -20,11 +18,12 @@ from compaction_kit.text import MIB
 from compaction_kit.times import session_zone
 from tests import checkpoints, handmade
 from tests.ageing import age_file
+from tests.chance import nightly
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, remove, unchanged, write_log
 from tests.refusals import refused
 from tests.releases import since_delta
-from tests.vacuum.conftest import drop_file
+from tests.vacuum.conftest import drop_file, probe
 
 
 def column(table: Path, name: str) -> list[Any]:
@@ -99,34 +98,17 @@ def test_a_checkpoint_from_before_the_commits_is_compared_by_rows(gapped: Path, 
     assert (diff.same_content_by, diff.difference) == (None, "7 rows more")
 
 
-@pytest.mark.parametrize(
-    "lost",
-    [
-        (2, 5),
-        *(
-            pytest.param(lost, marks=pytest.mark.nightly)
-            for lost in ((5,), (0, 1, 5), (0, 1, 2), (9, 10), (1, 4, 8))
-        ),
-    ],
-)
-@pytest.mark.spark
+@pytest.mark.parametrize("lost", [[2, 5], *nightly([5], [0, 1, 5], [0, 1, 2], [9, 10], [1, 4, 8])])
 def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
-    lost: tuple[int, ...], gapped: Path, spark: SparkSession, copy_of: CopyOf, confs: SetConf
+    lost: list[int], gapped: Path, spark: SparkSession, copy_of: CopyOf, confs: SetConf
 ) -> None:
     confs(GUARD, "false")
     table = copy_of(gapped)
     handmade.remove_commits(table, *lost)
 
-    def is_read(version: int) -> bool:
-        try:
-            spark.read.format("delta").option("versionAsOf", version).load(str(table))
-        except (PySparkException, Py4JJavaError):
-            return False
-        return True
-
     kit = open_table(table, spark)
     readable = {row["version"] for row in kit.versions().to_pylist() if row["readable"] == "yes"}
-    assert readable == {version for version in range(11) if is_read(version)}
+    assert readable == {version for version in range(11) if probe(spark, table, version) == "yes"}
     counts = {row["version"]: row["num_files"] for row in kit.history().to_pylist()}
     for version in sorted(readable):
         assert counts[version] == kit.files(version).num_files
@@ -150,9 +132,7 @@ def widened(before: str, after: str) -> handmade.Action:
     return action
 
 
-def test_a_type_change_that_delta_refuses_makes_a_version_unsupported_and_is_refused_at_planning(
-    tmp_path: Path,
-) -> None:
+def test_a_type_change_that_delta_refuses_makes_a_version_unsupported(tmp_path: Path) -> None:
     head = [handmade.protocol(features=["typeWidening"]), handmade.metadata({"c": "byte"})]
     changes = [[widened("byte", kind)] for kind in ("short", "decimal(3,0)")]
     table = open_table(written(tmp_path, [*head, add("a")], [add("b")], *changes))
@@ -162,7 +142,6 @@ def test_a_type_change_that_delta_refuses_makes_a_version_unsupported_and_is_ref
 
 
 @since_delta("4.1")
-@pytest.mark.spark
 def test_the_guard_blocks_all_but_the_latest(tmp_path: Path, confs: SetConf) -> None:
     table = written(tmp_path, [add("a")], [add("b")], [add("c")])
     for version, days in ((0, 8), (1, 6)):
@@ -176,7 +155,6 @@ def test_the_guard_blocks_all_but_the_latest(tmp_path: Path, confs: SetConf) -> 
     assert column(table, "readable_until") == [None, None, None]
 
 
-@pytest.mark.spark
 def test_a_version_can_be_read_until_its_first_file_may_be_vacuumed(tmp_path: Path, confs: SetConf) -> None:
     confs(GUARD, "false")
     now = datetime.now(UTC).replace(microsecond=0)
@@ -224,7 +202,6 @@ def test_history_counts_the_live_files_of_every_version(tmp_path: Path) -> None:
     assert history["size_bytes"].to_pylist() == [large + 10, large + 5, large + 15, large + 15]
 
 
-@pytest.mark.spark
 def test_history_says_what_describe_history_says(
     spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
 ) -> None:

@@ -72,8 +72,9 @@ def probe(spark: SparkSession, table: Path, version: int) -> str:
             return "blocked"
         if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
             return "missing files"
+        gone = ["VersionNotFound", "DELTA_VERSION", "LOG_FILE_NOT_FOUND", "Did not get the last delta file"]
         # The last is Delta's before 4.1.
-        gone = "VersionNotFound", "DELTA_VERSION", "LOG_FILE_NOT_FOUND", "Cannot time travel Delta table"
+        gone += ["Could not find any delta files", "non-existent version", "Cannot time travel Delta table"]
         if any(what in text for what in gone):
             return "log gone"
         raise

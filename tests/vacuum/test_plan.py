@@ -21,7 +21,6 @@ from tests.releases import HAS_GUARD, since_delta
 from tests.vacuum.conftest import Aged, content, drop_file, listed, probe, removed
 
 
-@pytest.mark.spark
 def test_the_preview_is_what_vacuum_would_delete_and_what_a_run_deletes_and_costs(
     spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
 ) -> None:
@@ -130,9 +129,7 @@ def test_a_file_written_as_the_retention_begins_stays(aged: Aged) -> None:
         assert plan.files["path"].to_pylist() == gone
 
 
-def test_a_commit_that_comes_while_it_is_planned_breaks_no_plan(
-    aged: Aged, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_meanwhile_breaks_no_plan(aged: Aged, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_table(three_versions(aged))
     read = table.log.commits
 
@@ -226,7 +223,6 @@ def test_no_content_survives_in_a_latest_version_that_lacks_a_file(aged: Aged) -
 
 
 @since_delta("4.1")
-@pytest.mark.spark
 def test_vacuum_commits_nothing_on_s3_so_that_the_latest_version_stays_the_latest(
     spark: SparkSession, on_s3: stores.Server, confs: SetConf, tmp_path: Path
 ) -> None:
@@ -247,9 +243,6 @@ def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
     week = ("interval 604800000 milliseconds", "interval +7 days", "interval 1 week 0 microseconds")
     hours |= dict.fromkeys(week, 168)
     assert {text: table.plan_vacuum(text).retention / timedelta(hours=1) for text in hours} == hours
-
-
-def test_a_bad_property_is_named(aged: Aged) -> None:
     table = open_table(aged((1, [metadata(configuration={PROPERTY: "soon"}), add("a")])))
     refused(table.versions, InvalidArgumentError, f'{PROPERTY}="soon" is not a length of time')
 
@@ -276,9 +269,7 @@ def test_bad_input_is_refused_in_one_sentence(aged: Aged, arguments: dict[str, A
 
 
 @pytest.mark.parametrize("is_live", [True, False])
-def test_a_file_that_the_log_names_through_a_link_is_no_orphan(
-    aged: Aged, tmp_path: Path, is_live: bool
-) -> None:
+def test_a_file_that_is_named_through_a_link_is_no_orphan(aged: Aged, tmp_path: Path, is_live: bool) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "elsewhere").touch()
     named = f"file://{tmp_path}/link/table/there"
@@ -291,9 +282,7 @@ def test_a_file_that_the_log_names_through_a_link_is_no_orphan(
 
 
 @pytest.mark.parametrize(("formats", "expected"), [("", ["metadata/v1"]), ("iceberg", [])])
-def test_iceberg_metadata_is_hidden_where_delta_writes_it(
-    aged: Aged, formats: str, expected: list[str]
-) -> None:
+def test_iceberg_metadata_is_hidden_if_delta_writes_it(aged: Aged, formats: str, expected: list[str]) -> None:
     head = metadata(configuration={"delta.universalFormat.enabledFormats": formats})
     folder = aged((9, [head, add("live")]))
     drop_file(folder, "metadata/v1", 30)

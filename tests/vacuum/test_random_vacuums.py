@@ -20,7 +20,6 @@ from compaction_kit.storage import open_store
 from tests import ageing, deltas_view, folders, handmade
 from tests.vacuum.conftest import content, drop_file, listed, probe
 
-pytestmark = pytest.mark.spark
 PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
 
 # What happens, and a number that says where, which, or how many days.

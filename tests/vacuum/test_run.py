@@ -34,7 +34,6 @@ def old(aged: Aged) -> Path:
 
 
 @pytest.mark.works("local disk", "vacuum")
-@pytest.mark.spark
 def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
     spark: SparkSession, aged: Aged, tmp_path: Path
 ) -> None:
@@ -80,9 +79,7 @@ def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
         (lambda table: os.utime(table / "orphan"), "1 planned file (orphan) changed or missing"),
     ],
 )
-def test_a_stale_plan_is_refused_and_nothing_is_touched(
-    old: Path, change: Callable[[Path], Any], words: str
-) -> None:
+def test_a_stale_plan_is_refused_untouched(old: Path, change: Callable[[Path], Any], words: str) -> None:
     plan = open_table(old).plan_vacuum()
     change(old)
     before = folders.listing(old)
@@ -107,7 +104,6 @@ def test_an_empty_plan_says_so_runs_and_commits_nothing(aged: Aged) -> None:
     assert folders.listing(table) == before
 
 
-@pytest.mark.spark
 def test_what_another_writer_commits_or_fills_meanwhile_or_can_not_be_deleted_stays_and_is_named(
     spark: SparkSession, old: Path
 ) -> None:
@@ -144,7 +140,6 @@ def test_what_another_writer_commits_or_fills_meanwhile_or_can_not_be_deleted_st
     assert "2 files: orphan: version" in result.summary()
 
 
-@pytest.mark.spark
 def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
     spark: SparkSession, old: Path, confs: SetConf
 ) -> None:
@@ -165,7 +160,6 @@ def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
     assert (old / "live").exists()
 
 
-@pytest.mark.spark
 def test_less_than_the_tables_retention_is_planned_where_the_session_lets_delta(
     spark: SparkSession, old: Path, confs: SetConf
 ) -> None:
@@ -180,7 +174,6 @@ def test_less_than_the_tables_retention_is_planned_where_the_session_lets_delta(
 
 
 @pytest.mark.nightly
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("retention", "ignored", "gone"), [("24 hours", "false", ["a"]), ("0 hours", "true", ["a", "b"])]
 )
