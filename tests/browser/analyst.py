@@ -16,7 +16,6 @@ import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.text import format_size
 from tests import folders
-from tests.ageing import age, age_file
 from tests.handmade import write_sink_log
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "workbench.ipynb"
@@ -80,17 +79,14 @@ TWENTY_DAYS = Days(20, 17_314, "1.0 MiB", "128 KiB", 3, 4)
 
 
 def serve_folder(flights: Path, days: Days, folder: Path) -> Path:
-    """A folder to serve: the notebook, three tables (one long unused), a sink's log, an empty folder."""
+    """A folder to serve: the notebook, three tables, a sink's log, an empty folder."""
     (folder / "notebooks").mkdir()
     shutil.copy(NOTEBOOK, folder / "notebooks")
     if days is YEAR:
         folders.copy(flights, folder / "data" / "flights")
     else:
         copy_first_versions(flights, folder / "data" / "flights", days.days)
-    aged = partly_deleted(folder / "data" / "aged")
-    (aged / "left-behind.parquet").write_text("x" * 1_000)
-    age(aged, 20)
-    age_file(aged / "left-behind.parquet", 20)
+    partly_deleted(folder / "data" / "aged")
     shaped_table(folder / "data" / "shaped", partitions=4, files=6, rows=50)
     write_sink_log(folder / "data" / "clicks", 12)
     (folder / "empty").mkdir()
@@ -108,11 +104,10 @@ def copy_first_versions(table: Path, to: Path, version: int) -> None:
             shutil.copy2(path, copied)
 
 
-def partly_deleted(table: Path) -> Path:
+def partly_deleted(table: Path) -> None:
     """Make a table of six files, three of which are removed by its last version."""
     shaped_table(table, partitions=2, files=3, rows=50)
     deltalake.DeltaTable(str(table)).delete("part = 'p0000'")
-    return table
 
 
 def open_browser() -> Iterator[Page]:
@@ -536,18 +531,6 @@ class AnalystsPath(FirstLook):
         page.locator("button.ck-keep-table:visible").click()
         expect(plan).to_be_hidden()
         assert ck.open_table(root / "data" / "flights").version == days.days + 1
-
-    def test_deleting_wants_the_tables_name_typed(self, page: Page) -> None:
-        part(page, "Vacuum")
-        open_table(page, "../data/aged")
-        expect(page.locator(".ck-vacuum-plan")).to_contain_text("4 files", timeout=60 * SECOND)
-        delete, field = page.locator("button.ck-vacuum"), page.locator(".ck-confirm input")
-        expect(delete).to_be_disabled()
-        field.press_sequentially("age")
-        expect(delete).to_be_disabled()
-        field.press("End")
-        field.press_sequentially("d")
-        expect(delete).to_be_enabled()
 
     @pytest.mark.parametrize(
         ("window", "shade"),

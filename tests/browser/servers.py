@@ -39,7 +39,7 @@ def share_flights(scratch: Path, flights: Path) -> None:
         "from compaction_kit import datasets",
         f"datasets.flights = lambda path, *_: time.sleep(1) or str(shutil.copytree({str(flights)!r}, path))",
     )
-    startup = scratch / "ipython" / "profile_default" / "startup" / "flights.py"
+    startup = scratch / ".ipython" / "profile_default" / "startup" / "flights.py"
     startup.parent.mkdir(parents=True)
     startup.write_text("\n".join(lines))
 
@@ -62,7 +62,7 @@ def notebook_7(root: Path, scratch: Path) -> AbstractContextManager[str]:
 def _jupyter(application: str, name: str, page: str, root: Path, scratch: Path, jvm: Jvm) -> Iterator[str]:
     token = secrets.token_hex(16)
     for plugin, values in _SETTINGS.items():
-        file = scratch / "settings" / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
+        file = scratch / f".jupyter/lab/user-settings/@jupyterlab/{plugin}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
     command = [
@@ -88,23 +88,14 @@ def _served(command: list[str], scratch: Path, folder: Path, jvm: Jvm) -> Iterat
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    folders = {
-        "JUPYTER_CONFIG_DIR": "config",
-        "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "runtime",
-        "IPYTHONDIR": "ipython",
-        "JUPYTERLAB_SETTINGS_DIR": "settings",
-        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-    }
-    environment = os.environ | {key: str(scratch / name) for key, name in folders.items()}
-    environment["XDG_CACHE_HOME"] = own_cache(scratch / "cache")
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    places = {"HOME": str(scratch), "XDG_CACHE_HOME": own_cache(scratch / "cache")}
+    places["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     log = scratch / "server.log"
     with jvm as more, log.open("w") as output:
         server = subprocess.Popen(
             [sys.executable, "-m", *command, "--no-browser", f"--port={port}"],
             cwd=folder,
-            env=environment | more,
+            env=os.environ | places | more,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

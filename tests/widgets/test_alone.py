@@ -77,9 +77,9 @@ def test_bounds_of_any_file_are_found(tmp_path: Path) -> None:
         assert at(page, "ck-overlap-column").options == ("id",), name
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_run_alone_compacts_and_says_what_it_takes_before_it_and_beside_what_it_took_after_it(
-    spark: object, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     shaped_table(tmp_path / "mine", partitions=2, files=4, rows=20)
     page = settle(ck.widgets.run(tmp_path / "mine"))

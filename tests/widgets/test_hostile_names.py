@@ -32,9 +32,9 @@ def read(*widgets: w.Widget) -> str:
     return " ".join(texts)
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_hostile_names_are_words_and_no_part_speaks_of_another_table(
-    spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in NAMES.values():

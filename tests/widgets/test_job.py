@@ -1,8 +1,6 @@
 """Work in the background, what is shown of it, and sizes that are typed and moved."""
 
 import logging
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
@@ -12,10 +10,26 @@ from traitlets import Int, observe
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.text import GIB, MIB
-from compaction_kit.widgets.fields import SizeSlider
+from compaction_kit.widgets.fields import Grid, SizeSlider
 from compaction_kit.widgets.job import Job, Lookup, Watched
 from compaction_kit.widgets.parts import JobBar
+from tests.processes import run_python
 from tests.widgets.pages import SECONDS, held
+
+
+class Gate:
+    """Work that waits in its midst until it is let through."""
+
+    def __init__(self, found: str = "found", reports: bool = False):
+        self.found, self.reports = found, reports
+        self.begun, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, job: Job) -> str:
+        self.begun.set()
+        self.open.wait(SECONDS)
+        if self.reports:
+            job.report(0.5, "working")
+        return self.found
 
 
 def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
@@ -48,23 +62,16 @@ def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
 
 
 def test_a_cancelled_job_stops_at_its_next_report_and_has_nothing_next() -> None:
-    job, begun, go, done = Job(), threading.Event(), threading.Event(), []
+    job, work, done = Job(), Gate(reports=True), list[str]()
     bar = JobBar(job, "bar")
-
-    def work(running: Job) -> None:
-        begun.set()
-        go.wait(SECONDS)
-        running.report(0.5, "working")
-        raise AssertionError("went on")
-
     job.start(work)
-    assert begun.wait(SECONDS)
+    assert work.begun.wait(SECONDS)
     job.start_next(lambda running: done.append("next"))
     assert not bar.cancel_button.disabled
     bar.cancel_button.click()
-    go.set()
+    work.open.set()
     job.wait(SECONDS)
-    assert (job.status, done, bar.cancel_button.disabled) == ("cancelled", [], True)
+    assert (job.status, job.result, done, bar.cancel_button.disabled) == ("cancelled", None, [], True)
     assert "nothing was changed" in bar.error.value
 
 
@@ -134,40 +141,27 @@ def test_a_view_may_ask_again_as_soon_as_an_answer_is_forgotten() -> None:
 
 
 def test_a_late_answer_is_not_taken_for_the_same_question_about_something_else() -> None:
-    lookup, begun, go = Lookup(), threading.Event(), threading.Event()
-    answers = list[object]()
+    lookup, late, answers = Lookup(), Gate("of the table before"), list[object]()
     lookup.observe(lambda change: answers.append(change.new.value), "answer")
-
-    def late(_: Job) -> str:
-        begun.set()
-        go.wait(SECONDS)
-        return "of the table before"
-
     lookup.ask(late, 0, 1)
-    assert begun.wait(SECONDS)
+    assert late.begun.wait(SECONDS)
     lookup.forget()
     lookup.ask(lambda job: "of this table", 0, 1)
-    go.set()
+    late.open.set()
     lookup.wait(SECONDS)
     assert answers == [None, "of this table"]
 
 
 def test_what_is_found_after_a_cancel_is_no_answer() -> None:
-    lookup, begun, go = Lookup(), threading.Event(), threading.Event()
+    lookup, work = Lookup(), Gate()
     bar = JobBar(lookup, "bar")
     assert bar.cancel_button.tooltip == "Stop; nothing is changed"
-
-    def work(_: Job) -> str:
-        begun.set()
-        go.wait(SECONDS)
-        return "found"
-
     lookup.ask(work, object())
-    assert begun.wait(SECONDS)
+    assert work.begun.wait(SECONDS)
     bar.cancel_button.click()
     # Not only when the call that is under way returns.
     assert (lookup.status, bar.cancel_button.disabled) == ("cancelled", True)
-    go.set()
+    work.open.set()
     lookup.wait(SECONDS)
     assert (lookup.status, lookup.value) == ("cancelled", None)
 
@@ -212,8 +206,7 @@ for _ in range(2):
     Job().start(lambda running: work(running, begun))
     begun.wait()
 """
-    ended = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (0, "ended\n" * 2), ended.stderr
+    assert run_python("-c", lines).stdout == "ended\n" * 2
 
 
 class _Seen(Watched):
@@ -259,3 +252,70 @@ def test_a_size_is_typed_or_moved(typed: str, size_bytes: int | None, shown: str
     slider.slider.set_state({"value": 20})
     assert (slider.size_bytes, slider.field.value) == (MIB, "1 MiB")
     assert slider.error.layout.display == "none"
+
+
+ROWS: list[Any] = [
+    [["9", 9], ["WRITE", "WRITE"], ["+10", 10]],
+    [["8", 8], ["OPTIMIZE", "OPTIMIZE"], ["", None]],
+    [["7", 7], ["write", "write"], ["−3", -3]],
+    [["6", 6], ["DELETE", "DELETE"], ["+10", 10]],
+]
+
+
+def grid_of(rows: list[Any], page_size: int = 50) -> Grid:
+    grid = Grid("Versions", ["version", "operation", "rows"], lambda _: None, page_size=page_size)
+    grid.all_rows = rows
+    return grid
+
+
+def names(grid: Grid) -> list[int]:
+    return [row[0][1] for row in grid.rows]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({}, [9, 8, 7, 6]),
+        ({"order": [0, 1]}, [6, 7, 8, 9]),
+        # Equal ones stay in their order, and what has no value is last.
+        ({"order": [2, -1]}, [9, 6, 7, 8]),
+        ({"order": [2, 1]}, [7, 9, 6, 8]),
+        # Capital letters don't count.
+        ({"order": [1, 1]}, [6, 8, 9, 7]),
+        ({"words": "write"}, [9, 7]),
+        ({"words": "DEL 6"}, [6]),
+        ({"words": "6 optimize"}, []),
+        ({"words": "+10"}, [9, 6]),
+    ],
+)
+def test_rows_are_sorted_by_a_column_and_are_those_with_all_the_words(
+    state: dict[str, Any], expected: list[int]
+) -> None:
+    grid = grid_of(ROWS)
+    grid.set_state(state)
+    assert (names(grid), grid.counts) == (expected, [len(expected), 4])
+
+
+def test_a_page_is_in_the_browser_and_turned_to_the_row_that_is_chosen() -> None:
+    rows: list[Any] = [[[str(n), n], ["WRITE", "WRITE"], ["", None]] for n in range(10_000)]
+    grid = grid_of(rows, 50)
+    assert (names(grid), grid.counts) == ([*range(50)], [10_000, 10_000])
+    grid.set_state({"first": 50})
+    assert names(grid) == [*range(50, 100)]
+    grid.chosen = 9_980
+    assert (grid.first, names(grid)) == (9_950, [*range(9_950, 10_000)])
+    # What is found begins at its first page, and a choice that isn't among it turns no page.
+    grid.set_state({"words": "77"})
+    assert (grid.first, names(grid)[:2]) == (0, [77, 177])
+    grid.chosen = 3
+    assert grid.first == 0
+    assert grid.still().count("<tr>") == 51
+
+
+def test_rows_that_are_gone_are_ticked_no_more_and_the_same_rows_keep_their_page() -> None:
+    grid = grid_of(ROWS, 2)
+    grid.set_state({"ticked": [9, 6], "first": 2})
+    grid.all_rows = [list(row) for row in ROWS]
+    assert (grid.first, grid.ticked) == (2, [9, 6])
+    grid.all_rows = ROWS[1:]
+    assert (grid.first, grid.ticked, names(grid)) == (0, [6], [8, 7])

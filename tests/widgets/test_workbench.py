@@ -169,9 +169,9 @@ def test_a_folder_without_a_table_offers_to_make_one(bench: Workbench, folder: P
     assert not is_shown(at(bench, "ck-empty"))
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(
-    spark: object, bench: Workbench, folder: Path, capsys: pytest.CaptureFixture[str]
+    bench: Workbench, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     verdict = at(bench, "ck-verdict")
     before = verdict.value
@@ -227,7 +227,6 @@ def test_what_is_no_size_gets_a_sentence_and_leaves_no_plan_to_run(
     assert plan_of(bench).num_bins == 1
 
 
-@pytest.mark.spark
 def test_the_lines_of_python_make_the_same_plan_and_run_it(own_bench: Workbench, own: Path) -> None:
     bench, plan = own_bench, own_bench.parts[2]
     assert "plan = table.plan_compaction()\n" in plan.as_code()
@@ -264,7 +263,6 @@ def test_the_table_that_is_open_is_shown_whoever_asks_for_it_to_be_read_again(
     assert (state.max_file_size, state.where) == (GIB, "")
 
 
-@pytest.mark.spark
 @pytest.mark.works("local disk", "workbench")
 def test_a_run_waits_for_its_plan_is_proved_and_its_undo_is_refused_if_others_commit_meanwhile(
     own_bench: Workbench, own: Path
@@ -336,7 +334,6 @@ def test_what_was_not_done_as_planned_is_no_good_news(bench: Workbench) -> None:
 _REPRS = re.compile(r"object at 0x|DataFrame\[|<class |\b[A-Z]\w*(?:Plan|Result|Table|Survey|Log|Files)\(")
 
 
-@pytest.mark.spark
 def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
     own_bench: Workbench, own: Path, folder: Path
 ) -> None:
@@ -380,14 +377,16 @@ def litter(table: Path) -> Path:
     return file
 
 
-@pytest.mark.spark
 def test_nothing_is_deleted_but_what_the_name_was_typed_for(own_bench: Workbench, own: Path) -> None:
     bench, files = own_bench, [litter(own / "a"), litter(own / "else" / "a")]
     show(bench, "Vacuum")
     name, delete = at(bench, "ck-confirm"), at(bench, "ck-vacuum")
     assert delete.disabled
-    name.value = "a"
-    assert not delete.disabled
+    # Each key counts at once.
+    assert name.continuous_update
+    for typed in ("b", "", "a"):
+        name.value = typed
+        assert delete.disabled is (typed != "a")
     # Another table of the same name.
     open_table(bench, own / "else" / "a")
     assert (name.value, delete.disabled) == ("", True)
@@ -569,9 +568,9 @@ def test_a_closed_workbench_leaves_no_work_and_no_widget(bench: Workbench) -> No
     assert bench.rail.comm is None
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_cell_that_is_run_again_shows_its_workbench_as_it_was(
-    folder: Path, spark: object, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells = {"now": "one"}
     shell = SimpleNamespace(get_parent=lambda: {"metadata": {"cellId": cells["now"]}})
@@ -600,7 +599,6 @@ def test_a_cell_that_is_run_again_shows_its_workbench_as_it_was(
         bench.session.wait(SECONDS)
 
 
-@pytest.mark.spark
 def test_schemas_and_catalogs_of_the_session_are_browsed(
     bench: Workbench, spark: SparkSession, folder: Path
 ) -> None:
@@ -661,9 +659,7 @@ def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
 
 
 @pytest.mark.parametrize("title", ["Files", "Plan", "Vacuum"])
-def test_words_and_figure_are_of_the_same_table_at_any_time(
-    bench: Workbench, folder: Path, title: str
-) -> None:
+def test_words_and_figure_are_always_of_one_table(bench: Workbench, folder: Path, title: str) -> None:
     show(bench, title)
     name = title.lower()
     figure, sentence = at(bench, f"ck-{name}-figure"), f"ck-{name}" + "-plan" * (title == "Vacuum")
@@ -722,10 +718,7 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     assert (bench.state.compared, grid.ticked, grid.words, difference.value) == ([], [], "", "")
 
 
-@pytest.mark.spark
-def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
-    own_bench: Workbench, own: Path
-) -> None:
+def test_an_earlier_version_is_chosen_read_and_restored(own_bench: Workbench, own: Path) -> None:
     bench, table, state = own_bench, ck.open_table(own / "a"), own_bench.state
     begin = time.time_ns() - 3_600_000_000_000
     for number, commit in enumerate(sorted((own / "a" / "_delta_log").glob("*.json"))):
@@ -788,10 +781,8 @@ def test_an_earlier_version_is_chosen_its_rows_are_read_and_it_is_restored(
     assert "be read: files of it were deleted" in words(at(bench, "ck-sampling"))
 
 
-@pytest.mark.spark
-def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
-    bench: Workbench, folder: Path, spark: object
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(bench: Workbench, folder: Path) -> None:
     table, part = folder / "nested" / "b", bench.parts[3]
     show(bench, "My query")
     query, value = at(bench, "ck-query"), f"SELECT max(value) FROM delta.`{table}` WHERE id < 10"
@@ -824,8 +815,8 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     assert ck.open_table(table).version == version
 
 
-@pytest.mark.spark
-def test_the_example_of_a_condition_selects_files_whatever_the_names(spark: object, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_the_example_of_a_condition_selects_files_whatever_the_names(tmp_path: Path) -> None:
     for number, (name, value) in enumerate({"q `q`": "O'Hare", "2024": "back\\slash", "p": None}.items()):
         adds = [add(one or "null", partition={name: one}) for one in (value, "other")]
         columns = metadata({"id": "long", name: "string"}, [name])
@@ -840,8 +831,8 @@ def test_the_example_of_a_condition_selects_files_whatever_the_names(spark: obje
         assert (bench.state.files.num_files, bench.state.input_error) == (1, "")
 
 
-@pytest.mark.spark
-def test_a_clustered_table_is_planned_by_its_cubes_and_run(spark: object, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_clustered_table_is_planned_by_its_cubes_and_run(tmp_path: Path) -> None:
     clustered_table(tmp_path / "events", files=6)
     bench = made(tmp_path)
     assert "6 files of 6 are not clustered by id, value yet." in at(bench, "ck-verdict").value
@@ -867,9 +858,7 @@ def test_a_clustered_table_is_planned_by_its_cubes_and_run(spark: object, tmp_pa
     assert not plan_of(bench).full
 
 
-def test_what_was_chosen_for_a_table_ends_with_it_and_a_refused_predicate_hides_no_commit(
-    tmp_path: Path,
-) -> None:
+def test_what_was_chosen_ends_with_its_table_and_a_refused_predicate_hides_no_commit(tmp_path: Path) -> None:
     columns = {"size": "long", "ingestion": "long"}
     for name in "ab":
         write_log(tmp_path / name, [metadata(columns), add("f1"), add("f2")])
