@@ -1,6 +1,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,11 +10,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from compaction_kit import audit
-from compaction_kit.errors import InvalidArgumentError, TableNotFoundError
+from compaction_kit import audit, errors
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.handmade import remove
+from tests.refusals import refused
 
 WITH_VECTORS = handmade.protocol(features=["deletionVectors"])
 FIRST, TWO = handmade.inline_vector([0]), handmade.inline_vector([0, 1])
@@ -103,10 +104,8 @@ KINDS = {
 }
 
 
-@pytest.mark.spark
-def test_each_kind_of_rewrite_is_proved_or_refuted_and_the_worst_comes_first(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_each_kind_of_rewrite_is_proved_or_refuted_and_the_worst_comes_first(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     for number, kind in enumerate(KINDS.values()):
         kind.write(lake / f"{number:02}")
@@ -131,7 +130,6 @@ def test_each_kind_of_rewrite_is_proved_or_refuted_and_the_worst_comes_first(
     assert "3 rows became other rows" in found._repr_html_()
 
 
-@pytest.mark.spark
 def test_true_rewrites_of_deltalake_and_of_spark_are_proved(
     spark: SparkSession, lived: Path, copy_of: CopyOf, tmp_path: Path
 ) -> None:
@@ -158,7 +156,6 @@ def test_true_rewrites_of_deltalake_and_of_spark_are_proved(
 
 
 def test_bad_input_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgumentError, match=r'since="soon" is not a time: write it as'):
-        audit(tmp_path, since="soon")
-    with pytest.raises(TableNotFoundError):
-        audit(tmp_path / "nothing")
+    words = 'since="soon" is not a time: write it as'
+    refused(partial(audit, tmp_path), errors.InvalidArgumentError, words, since="soon")
+    refused(partial(audit, tmp_path / "nothing"), errors.TableNotFoundError)

@@ -14,7 +14,6 @@ from tests import handmade
 from tests.conftest import CopyOf
 from tests.refusals import refused
 
-pytestmark = pytest.mark.spark
 NAME = "`my-lake`.default.kit_named"
 
 
@@ -69,9 +68,7 @@ def test_a_location_in_a_comment_is_not_the_table_s(session: SparkSession, tmp_p
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["arrow", "optimize", "rewrite"])
-def test_a_table_of_another_catalog_is_compacted_and_vacuumed(
-    session: SparkSession, named: Path, strategy: str
-) -> None:
+def test_a_table_of_another_catalog_is_compacted(session: SparkSession, named: Path, strategy: str) -> None:
     table = open_table(NAME, session)
     result = table.plan_compaction().run(strategy=strategy)
     assert (result.verified, result.versions, table.version) == (True, (5,), 5)

@@ -6,6 +6,7 @@ import pytest
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
+from tests import folders
 from tests.processes import run_python
 
 LOCAL = """
@@ -15,7 +16,11 @@ print({"pyspark", "py4j", "matplotlib", "pandas", "ipywidgets"} & sys.modules.ke
 import compaction_kit as ck
 from compaction_kit.__main__ import main
 table, folder = sys.argv[1:]
-plan = ck.open_table(table).plan_compaction()
+opened = ck.open_table(table)
+plan = opened.plan_compaction()
+opened.files().stats(), opened.history(), opened.versions(), opened.storage(), opened.log_expiry()
+opened.plan_vacuum(), opened.plan_restore(1), opened.diff(1, 2), plan.bins, plan.files, plan.plot()
+opened.at(timestamp=opened.history()["timestamp"][0].as_py())
 print(plan.num_bins, plan.num_files_removed, len(plan.explain()) > 0)
 print(len(ck.survey(folder)), main(["audit", table]))
 try:
@@ -29,14 +34,17 @@ print(widgets is ck.widgets, workbench is ck.workbench, callable(widgets.vacuum)
 """
 
 
+@pytest.mark.works("local disk", "read")
 def test_local_tables_need_no_java_and_the_core_neither_pyspark_nor_figures(tmp_path: Path) -> None:
     table = shaped_table(tmp_path / "t", partitions=2, files=3, rows=10)
+    before = folders.listing(tmp_path)
     done = run_python("-W", "ignore", "-c", LOCAL, str(table), str(tmp_path), JAVA_HOME="/nowhere")
     core, plan, audit, survey, refused, *loaded = done.stdout.splitlines()
     assert (core, plan, audit, survey) == ("set()", "2 6 True", f"0 rewrites in {table}.", "1 0")
     assert "sales.orders" in refused
     assert "no Spark session is running" in refused
     assert loaded == ["None False", "True True True"]
+    assert folders.listing(tmp_path) == before
 
 
 def test_every_name_of_the_package_is_there_when_it_is_asked_for() -> None:

@@ -6,8 +6,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from compaction_kit import open_table
-from compaction_kit.errors import CorruptLogError, RunFailedError, reason_of
+from compaction_kit import errors, open_table
 from tests import handmade
 from tests.conftest import CopyOf
 
@@ -15,15 +14,14 @@ from tests.conftest import CopyOf
 def test_a_librarys_error_is_kept_as_the_cause_and_not_printed(tmp_path: Path) -> None:
     table = handmade.write_log(tmp_path, [handmade.add("a")])
     handmade.commit_path(table, 0).write_text("{")
-    with pytest.raises(CorruptLogError) as caught:
+    with pytest.raises(errors.CorruptLogError) as caught:
         open_table(table).files()
     printed = "".join(traceback.format_exception(caught.value))
     assert printed.count("Traceback") == 1
     assert printed.endswith(f"CorruptLogError: {caught.value}\n")
-    assert not isinstance(caught.value.__context__, CorruptLogError | None)
+    assert not isinstance(caught.value.__context__, errors.CorruptLogError | None)
 
 
-@pytest.mark.spark
 def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_missing_file(
     spark: SparkSession, copy_of: CopyOf, lived: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -34,7 +32,7 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
     shell = InteractiveShell.instance(colors="nocolor")
     shell.user_ns["plan"] = open_table(table, spark).plan_compaction(where="p = '1'")
     error = shell.run_cell("number = 1\nplan.run('optimize', verify=False)").error_in_exec  # type: ignore[no-untyped-call]
-    assert isinstance(error, RunFailedError)
+    assert isinstance(error, errors.RunFailedError)
     assert any(f"{file} does not exist" in str(error) for file in vectors)
     assert isinstance(error.__context__, Py4JJavaError)
     assert "Java" not in "".join(traceback.format_exception(error))
@@ -76,4 +74,4 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
     ids=["Spark's", "Python's", "Java's", "a worker's start", "none"],
 )
 def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> None:
-    assert reason_of(RuntimeError(message)) == reason
+    assert errors.reason_of(RuntimeError(message)) == reason

@@ -1,4 +1,5 @@
 import time
+from functools import partial
 from pathlib import Path
 
 import deltalake
@@ -8,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit import errors, open_table
 from compaction_kit.file_stats import Histogram
 from compaction_kit.skipping import measure_overlap, read_bounds
 from tests import handmade
+from tests.refusals import refused
 
 SIZES = st.lists(st.integers(0, 2**45), max_size=50)
 
@@ -67,8 +68,7 @@ def test_stats_tell_small_files_skew_and_what_the_log_costs(tmp_path: Path) -> N
         "size_bytes": [45, 11, 10],
         "num_small_files": [4, 0, 0],
     }
-    with pytest.raises(InvalidArgumentError, match="small_file_size"):
-        files.stats("none")
+    refused(partial(files.stats, "none"), errors.InvalidArgumentError, "small_file_size")
 
 
 def test_stats_keep_tombstoned_and_reclaimable_bytes_apart(tmp_path: Path) -> None:

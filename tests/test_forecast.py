@@ -12,15 +12,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
-from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit import errors, open_table
 from compaction_kit.forecast import Forecast
 from tests import handmade
 from tests.ageing import age
-from tests.chance import examples
+from tests.chance import examples, nightly
 from tests.folders import data_files
+from tests.refusals import refused
 
 DAY = 86_400
 TODAY = date(2026, 3, 1)
@@ -135,9 +134,7 @@ def test_random_feeds(
         assert all(files > bound for every, files in most.items() if (every or 99) > forecast.every_days)
 
 
-def test_a_commit_that_replaces_a_vector_has_no_arrivals_and_one_without_partitions_has(
-    tmp_path: Path,
-) -> None:
+def test_a_commit_that_replaces_a_vector_has_no_arrivals(tmp_path: Path) -> None:
     one, two = (handmade.inline_vector(rows) for rows in ([1], [1, 2]))
     protocol = handmade.protocol(features=["deletionVectors"])
     at(tmp_path, 0, 3.5, protocol, handmade.metadata(), handmade.add("a", 9))
@@ -194,12 +191,11 @@ def test_dead_files_wait_for_the_vacuum_after_their_tombstones_and_they_are_old(
 
 def test_what_cannot_be_forecast_is_refused(tmp_path: Path) -> None:
     columns = [handmade.metadata({"id": "long"}), *handmade.clustered_by("id"), handmade.add("a")]
-    with pytest.raises(UnsupportedTableError, match="clustered by id"):
-        open_table(handmade.write_log(tmp_path / "clustered", columns)).forecast()
+    clustered = open_table(handmade.write_log(tmp_path / "clustered", columns))
+    refused(clustered.forecast, errors.UnsupportedTableError, "clustered by id")
     table = open_table(handmade.write_log(tmp_path / "table", [handmade.add("a")]))
     for name, number in {"days": 0, "max_files": 0, "vacuum_days": -1}.items():
-        with pytest.raises(InvalidArgumentError, match=f"{name}={number}"):
-            table.forecast(**{name: number})
+        refused(table.forecast, errors.InvalidArgumentError, f"{name}={number}", **{name: number})
 
 
 # Texts, which all writers put into dictionaries.
@@ -217,18 +213,12 @@ def append(folder: Path, day: int, rng: np.random.Generator) -> None:
 
 
 # Small bins, some of which are full, and bins of a partition each.
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("strategy", "every", "size"),
-    [
-        ("arrow", 3, "78 KiB"),
-        pytest.param("arrow", 2, "1 GiB", marks=pytest.mark.nightly),
-        pytest.param("optimize", 1, "78 KiB", marks=pytest.mark.nightly),
-    ],
+    [("arrow", 3, "78 KiB"), *nightly(("arrow", 2, "1 GiB"), ("optimize", 1, "78 KiB"))],
 )
-def test_a_feed_does_what_was_forecast(
-    spark: SparkSession, tmp_path: Path, strategy: str, every: int, size: str
-) -> None:
+def test_a_feed_does_what_was_forecast(tmp_path: Path, strategy: str, every: int, size: str) -> None:
     """A week is forecast from a week, and then done: appends, compactions, and vacuums every 3 days."""
     folder, rng = tmp_path / "feed", np.random.default_rng(0)
     append(folder, 0, rng)

@@ -8,20 +8,9 @@ from tests.test_project import ROOT, text_of
 PACKAGE = ROOT / "compaction_kit"
 # What reaches files without the store: the store, what runs on executors, and what has files of its own.
 REACH_FILES = (
-    "storage/",
-    "arrow/worker/",
-    "arrow/concat/",
-    "arrow/copied.py",
-    "session.py",
-    "cost.py",
-    "compat.py",
-    "widgets/tables.py",
-    "report.py",
-    "predict_reads.py",
-    "datasets.py",
-    "execute/delta.py",
-    "widgets/parts.py",
-    "widgets/workbench.py",
+    *("storage/", "arrow/worker/", "arrow/concat/", "arrow/copied.py", "session.py", "cost.py", "compat.py"),
+    *("widgets/tables.py", "widgets/parts.py", "widgets/workbench.py", "execute/delta.py", "report.py"),
+    *("predict_reads.py", "datasets.py"),
 )
 OF_FILES = {
     *("open", "exists", "is_dir", "iterdir", "glob", "rglob", "stat", "lstat", "resolve", "scandir"),

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from compaction_kit import open_table, survey
 from compaction_kit.__main__ import main
@@ -53,12 +52,9 @@ def test_an_empty_table_needs_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
     assert len(printed(capsys, "survey", tmp_path)["rows"]) == 2
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_run_shows_its_plan_and_asks_and_is_proved_and_audited(
-    spark: SparkSession,
-    changed: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    changed: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, plan = folders.listing(changed), open_table(changed).plan_compaction()
     for answer in ("", "n\n"):
@@ -81,10 +77,8 @@ def test_a_run_shows_its_plan_and_asks_and_is_proved_and_audited(
     assert (row["version"], row["outcome"]) == (5, "proved")
 
 
-@pytest.mark.spark
-def test_a_rewrite_that_loses_a_row_ends_with_1(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_rewrite_that_loses_a_row_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "false"
     old, new = (handmade.write_data(table, name, pa.table({"id": range(int(name))})) for name in "32")
     handmade.write_log(table, [old], list(map(handmade.unchanged, [handmade.remove("3"), new])))
@@ -96,9 +90,7 @@ def test_a_rewrite_that_loses_a_row_ends_with_1(
     assert capsys.readouterr().out == f"0 rewrites in {table}.\n"
 
 
-def test_a_survey_ends_with_1_if_a_table_cannot_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_survey_ends_with_1_for_an_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     handmade.write_log(tmp_path / "a", [handmade.add("a")])
     assert main(["survey", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{survey(tmp_path).summary()}\n"
@@ -115,13 +107,15 @@ def test_a_survey_ends_with_1_if_a_table_cannot_be_read(
         ("verify {}/t", "rewrites files: give --versions START END"),
         ("verify {}/t --versions 0 7", "7"),
         ("audit {}/t --since soon", 'since="soon" is not a time'),
+        # An empty path.
+        ("plan ", "The current folder is not a Delta table"),
     ],
 )
 def test_bad_input_is_a_sentence_and_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, words: str
 ) -> None:
     handmade.write_log(tmp_path / "t", [handmade.add("a")])
-    assert main(arguments.format(tmp_path).split()) == 2
+    assert main(arguments.format(tmp_path).split(" ")) == 2
     shown = capsys.readouterr()
     assert (shown.out, words in shown.err, len(shown.err.splitlines())) == ("", True, 1)
 
@@ -139,14 +133,6 @@ def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(tmp
         )
         assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
         assert ("can't be written ([Errno 28]" in done.stderr) == ("full" in case)
-
-
-def test_a_path_that_is_empty_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["plan", ""]) == 2
-    assert "The current folder is not a Delta table" in capsys.readouterr().err
 
 
 def test_the_command_and_the_module_are_one() -> None:

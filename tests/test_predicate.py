@@ -12,8 +12,6 @@ from tests import folders, handmade
 from tests.refusals import refused
 from tests.releases import since_spark
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -49,9 +47,7 @@ def paths(table: Path, where: str) -> str:
         ("n IS NULL -- and a comment", "4"),
     ],
 )
-def test_a_predicate_selects_by_typed_values(
-    spark: SparkSession, typed: Path, where: str, chosen: str
-) -> None:
+def test_predicates_select_by_typed_value(spark: SparkSession, typed: Path, where: str, chosen: str) -> None:
     assert paths(typed, where) == chosen
     assert open_table(typed).files(where=where).partitions.num_rows == len(chosen)
 

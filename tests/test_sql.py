@@ -22,7 +22,6 @@ NAMES = ["t${x}", "t`'\" %20%41é*?[a]{b,c}\\#+@v0"]
 # Both at once, and at night each alone, so that neither hides the other.
 BOTH = NAMES[1].replace("t", "t${x}", 1)
 EACH = [BOTH, *(pytest.param(name, marks=pytest.mark.nightly) for name in NAMES)]
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

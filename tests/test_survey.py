@@ -63,6 +63,9 @@ def test_a_row_tells_the_files_and_the_plan(lake: Path) -> None:
     assert rows[str(lake / "few")] == expected
     plan = ("files_removed", "files_added", "bytes_rewritten", "gain", "gain_per_byte")
     assert [rows[str(lake / "none")][name] for name in plan] == [0, 0, 0, 0, None]
+    schema = found.to_arrow().schema
+    assert schema == survey([]).to_arrow().schema
+    assert all(name in (Survey.to_arrow.__doc__ or "") for name in schema.names)
 
 
 def plan_by_log(table: Path, max_file_size: str | None = None) -> CompactionPlan:
@@ -108,6 +111,14 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     assert "would open as many files as now." in survey(lake / "none").summary()
     assert survey(lake / "bad/empty").summary().startswith("1 table can't be surveyed.")
     assert found.to_pandas()["gain"].max() == 28 * MIB
+    # The page has the table, the errors and the figure.
+    page = found._repr_html_()
+    for text in ("503 MiB", "67 %", "Small: under 16 MiB"):
+        assert text in page
+    # Bytes are those of files: not of what to open one counts as.
+    assert "28 MiB" not in page
+    assert page.index("<table>") < page.index("delta.clustering is damaged") < page.index('<svg role="img"')
+    assert "10 more tables" in survey([lake / "few"] * 60)._repr_html_()
 
 
 def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> None:
@@ -134,12 +145,6 @@ def test_many_tables_at_once_are_what_they_are_one_by_one(lake: Path) -> None:
     assert together.sort_by("table") == one_by_one.sort_by("table")
     assert len(survey(f"file://{lake}/also%20few")) == 1
     assert len(survey(lake.glob("*few"))) == 2
-
-
-def test_the_columns_are_as_documented(lake: Path) -> None:
-    schema = survey(lake).to_arrow().schema
-    assert schema == survey([]).to_arrow().schema
-    assert all(name in (Survey.to_arrow.__doc__ or "") for name in schema.names)
 
 
 def test_overlap_is_by_the_first_column_whose_stats_have_bounds(tmp_path: Path) -> None:
@@ -170,16 +175,6 @@ def test_a_survey_of_nothing_says_so(tmp_path: Path) -> None:
         assert says in found._repr_html_()
 
 
-def test_the_page_has_the_table_the_errors_and_the_figure(lake: Path) -> None:
-    page = survey(lake)._repr_html_()
-    for text in ("503 MiB", "67 %", "Small: under 16 MiB"):
-        assert text in page
-    # Bytes are those of files: not of what to open one counts as.
-    assert "28 MiB" not in page
-    assert page.index("<table>") < page.index("delta.clustering is damaged") < page.index('<svg role="img"')
-    assert "10 more tables" in survey([lake / "few"] * 60)._repr_html_()
-
-
 @pytest.fixture(scope="module")
 def schema(spark: SparkSession, shaped: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A schema with two Delta tables, one of which is gone, a Parquet table and a view."""
@@ -195,7 +190,6 @@ def schema(spark: SparkSession, shaped: Path, tmp_path_factory: pytest.TempPathF
     spark.sql("DROP SCHEMA kit_survey CASCADE")
 
 
-@pytest.mark.spark
 def test_a_schema_and_its_tables_are_surveyed_by_name(shaped: Path, schema: str) -> None:
     for name in (schema, f"spark_catalog.{schema}"):
         surveyed = survey(name)
@@ -215,13 +209,11 @@ def test_a_schema_and_its_tables_are_surveyed_by_name(shaped: Path, schema: str)
     assert "no such Delta table" in listed["error"][2].as_py()
     assert survey(name).to_arrow() == listed.slice(0, 1)
     for nothing in ("no_such_thing", "no_such.schema", "no.such.table"):
-        refused(
-            partial(survey, nothing), errors.TableNotFoundError, nothing, "no schema, catalog or Delta table"
-        )
+        words = "no schema, catalog or Delta table"
+        refused(partial(survey, nothing), errors.TableNotFoundError, nothing, words)
     refused(partial(survey, f"{schema}.plain"), errors.NotADeltaTableError, "not a Delta table")
 
 
-@pytest.mark.spark
 def test_paths_are_surveyed_without_a_job_and_as_the_session_is_set(
     spark: SparkSession, shaped: Path, confs: SetConf
 ) -> None:

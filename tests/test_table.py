@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import errors, find_sink_logs, find_tables, get_spark, open_table, survey
+from compaction_kit import datasets, errors, find_sink_logs, find_tables, get_spark, open_table, survey
 from compaction_kit.active import active_spark
-from compaction_kit.datasets import shaped_table
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 from tests.conftest import SetConf
@@ -30,15 +29,12 @@ def test_what_is_no_table_is_refused_and_left_alone(tmp_path: Path) -> None:
     data.write_text("x")
     (empty / "_delta_log").mkdir(parents=True)
     before = folders.listing(tmp_path)
-    for path in (tmp_path, data):
-        refused(partial(open_table, path), errors.NotADeltaTableError, str(path), "no _delta_log folder")
-    refused(partial(open_table, empty), errors.NotADeltaTableError, str(empty), "_delta_log folder is empty")
-    refused(
-        partial(open_table, nothing),
-        errors.TableNotFoundError,
-        str(nothing),
-        "does not exist; check the spell",
-    )
+    for path, kind, words in (
+        *((path, errors.NotADeltaTableError, "no _delta_log folder") for path in (tmp_path, data)),
+        (empty, errors.NotADeltaTableError, "_delta_log folder is empty"),
+        (nothing, errors.TableNotFoundError, "does not exist; check the spell"),
+    ):
+        refused(partial(open_table, path), kind, str(path), words)
     assert issubclass(errors.TableNotFoundError, FileNotFoundError)
     assert folders.listing(tmp_path) == before
     table = open_table(handmade.write_log(data.with_name("t"), [handmade.add("a")]))
@@ -62,14 +58,6 @@ def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:
     refused(table.plan_compaction, errors.EmptyTableError, "empty at version 1", "nothing to compact")
 
 
-@pytest.mark.parametrize("size", ["12 parsecs", 0, True, 1.5])
-@pytest.mark.parametrize("name", ["min_file_size", "max_file_size"])
-def test_a_size_that_is_none(shaped: Path, name: str, size: Any) -> None:
-    plan = partial(open_table(shaped).plan_compaction, **{name: size})
-    refused(plan, errors.InvalidArgumentError, f"{name}=", str(size))
-
-
-@pytest.mark.spark
 def test_a_minimum_above_the_maximum_is_warned_of(spark: SparkSession, shaped: Path, confs: SetConf) -> None:
     table = open_table(shaped, spark)
     most = 3 * int(table.files().sizes.mean())
@@ -114,8 +102,8 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
         (lambda table: table.auto_compaction(since=-1), "since=-1 is out of range"),
         (lambda table: table.files(version=True), "version=True is not a whole number"),
         (lambda table: table.diff(0, "1"), "version='1' is not a whole number"),
-        (partial(shaped_table, rows=2.5), "rows=2.5 is not a whole number"),  # type: ignore[arg-type]
-        (partial(shaped_table, seed="a"), "seed='a' is not a whole number"),  # type: ignore[arg-type]
+        (partial(datasets.shaped_table, rows=2.5), "rows=2.5 is not a whole number"),  # type: ignore[arg-type]
+        (partial(datasets.shaped_table, seed="a"), "seed='a' is not a whole number"),  # type: ignore[arg-type]
         (lambda table: table.log.actions("1"), "version='1' has no commit"),
     ],
 )
@@ -123,7 +111,6 @@ def test_a_value_of_another_type_is_refused_by_name(shaped: Path, call: Any, say
     refused(partial(call, open_table(shaped)), errors.InvalidArgumentError, says)
 
 
-@pytest.mark.spark
 def test_a_table_of_the_catalog_opens_by_name_in_the_session_given_or_the_running_one(
     spark: SparkSession, shaped: Path
 ) -> None:
@@ -136,10 +123,9 @@ def test_a_table_of_the_catalog_opens_by_name_in_the_session_given_or_the_runnin
     finally:
         spark.sql("DROP TABLE kit_named")
     assert open_table(shaped).spark is get_spark()
+    words = "no such path", "no such Delta table"
     for name in ("no_such_table", "default.no_such_table", "no_such_schema.t"):
-        refused(
-            partial(open_table, name), errors.TableNotFoundError, name, "no such path", "no such Delta table"
-        )
+        refused(partial(open_table, name), errors.TableNotFoundError, name, *words)
 
 
 @pytest.mark.works("local disk", "read")

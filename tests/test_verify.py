@@ -9,8 +9,6 @@ from pyspark.sql import functions as F
 from compaction_kit.verify import Fingerprint, fingerprint
 from tests.releases import since_spark
 
-pytestmark = pytest.mark.spark
-
 # Types of one column or two, their values, and others that a hash may take for the same.
 Case = tuple[str, tuple[Any, ...], tuple[Any, ...]]
 SCALARS: list[Case] = [
@@ -51,9 +49,7 @@ def of(spark: SparkSession, schema: str, *rows: tuple[Any, ...]) -> Fingerprint:
 @pytest.mark.parametrize(
     "cases", [SCALARS, ARRAYS, MAPS_AND_STRUCTS + SAME], ids=["scalars", "arrays", "maps"]
 )
-def test_any_difference_in_a_row_shows_and_the_order_in_maps_does_not(
-    spark: SparkSession, cases: list[Case]
-) -> None:
+def test_any_difference_in_a_row_shows_but_no_order_in_maps(spark: SparkSession, cases: list[Case]) -> None:
     """One row of all columns, of which one or two are changed."""
     kinds = [kind for kinds, *_ in cases for kind in kinds.split("; ")]
     schema = ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))

@@ -130,7 +130,6 @@ def test_footers_by_which_other_rows_are_read_prove_nothing(
     assert left([both], [copy]) == (0, 1, [[]])
 
 
-@pytest.mark.spark
 def test_copied_bins_are_proved_by_bytes_and_others_by_duckdb(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from tests import folders, handmade
 from tests.conftest import SetConf
 from tests.handmade import actions_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def test_spark_reads_without_duckdb(changed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,12 +30,13 @@ from compaction_kit.errors import (
 )
 from compaction_kit.execute import CompactionResult, Progress
 from tests import deltas_view, folders, handmade
+from tests.chance import nightly
 from tests.execute.meanwhile import once
 from tests.folders import data_files
 from tests.rows import on_disk
 from tests.stores import SECRET_KEY, Server
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def live_files(table: Path, version: int | None = None) -> set[Path]:
@@ -210,9 +211,7 @@ def assert_full_disk_is_told(table: Path, run: Callable[[], CompactionResult]) -
     assert (live_files(table), set(table.glob("_delta_log/*.json"))) == (live, log)
 
 
-@pytest.mark.parametrize(
-    "strategy", ["arrow", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("optimize", "rewrite"))]
-)
+@pytest.mark.parametrize("strategy", ["arrow", *nightly("optimize", "rewrite")])
 def test_a_full_disk_is_told(small_disk: Path, strategy: str) -> None:
     """There is room for the outputs of small partitions, and not for that of the first."""
     folder = Path(shaped_table(small_disk / "table", partitions=4, files=6, rows=1_000, skew=2.0, commits=2))

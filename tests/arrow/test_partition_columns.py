@@ -17,8 +17,6 @@ from tests.handmade import actions_of
 from tests.releases import since_delta
 from tests.rows import texts
 
-pytestmark = pytest.mark.spark
-
 # Every type that Delta partitions by: the expression of a partition's value by its number; null in one.
 COLUMNS = {
     "s": "ELT(k, 'a b/%', '日本', '01')",

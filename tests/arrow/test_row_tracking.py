@@ -12,7 +12,7 @@ from compaction_kit import open_table
 from tests import folders, handmade
 from tests.handmade import actions_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 IDS = "_row-id-of-its-own"

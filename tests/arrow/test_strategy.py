@@ -37,7 +37,7 @@ from tests.folders import data_files
 from tests.handmade import actions_of
 from tests.releases import DELTA, GROUPS_BY_TYPE, since_delta
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def assert_done_by_arrow(table: Path, plan: CompactionPlan, result: CompactionResult) -> None:
@@ -52,9 +52,7 @@ def test_a_plan_in_another_order_within_a_budget_is_run(changed: Path) -> None:
     assert_done_by_arrow(changed, plan, plan.run(strategy="arrow"))
 
 
-def test_history_and_columns_are_those_of_optimize(
-    spark: SparkSession, changed: Path, tmp_path: Path
-) -> None:
+def test_history_and_columns_are_as_by_optimize(spark: SparkSession, changed: Path, tmp_path: Path) -> None:
     other, told, columns = folders.copy(changed, tmp_path / "other"), [], []
     for folder, by in ((changed, "arrow"), (other, "optimize")):
         plan = open_table(folder).plan_compaction("part <> 'p0001'")

@@ -21,9 +21,10 @@ from compaction_kit.arrow.worker import inputs, rewrite
 from compaction_kit.arrow.worker.columns import Refused
 from compaction_kit.arrow.worker.vectors import Vector
 from tests import folders, handmade
+from tests.chance import nightly
 from tests.handmade import Action, actions_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 COLUMNS: dict[str, Any] = {
     "id": "long",
@@ -155,10 +156,7 @@ def removed(table: Path, version: int) -> list[Any]:
     return sorted(str([action.get(key) for key in keys]) for action in actions_of(table, version, "remove"))
 
 
-@pytest.mark.parametrize(
-    ("seed", "most"),
-    [(1, 900), *(pytest.param(seed, 70_000, marks=pytest.mark.nightly) for seed in range(2, 12))],
-)
+@pytest.mark.parametrize(("seed", "most"), [(1, 900), *nightly(*((seed, 70_000) for seed in range(2, 12)))])
 def test_a_random_table_becomes_what_optimize_makes(tmp_path: Path, seed: int, most: int) -> None:
     table = tmp_path / "table"
     live = marked_table(table, seed, most)

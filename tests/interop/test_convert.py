@@ -30,7 +30,7 @@ from compaction_kit.verify import Fingerprint, fingerprint
 from tests import handmade
 from tests.refusals import refused
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.usefixtures("spark")
 
 ROWS = pa.table({"id": [1, 2, 3]})
 
@@ -105,7 +105,7 @@ def test_a_folder_by_time_becomes_a_table_of_the_same_rows(spark: SparkSession, 
 
 
 def test_a_conversion_that_fails_leaves_the_files_and_no_log(
-    spark: SparkSession, codes: Path, monkeypatch: pytest.MonkeyPatch
+    codes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(codes, "code=zz/day=2026-01-02/e.parquet")
     before = files_in(codes)
@@ -130,9 +130,7 @@ def test_a_conversion_that_fails_leaves_the_files_and_no_log(
 
 
 @pytest.mark.parametrize("path", [".x=2/b.parquet", "sub/b.parquet", "y=1/b.parquet"])
-def test_files_that_spark_and_convert_read_differently_make_no_table(
-    spark: SparkSession, tmp_path: Path, path: str
-) -> None:
+def test_files_that_spark_and_convert_read_differently_make_no_table(tmp_path: Path, path: str) -> None:
     write(tmp_path, "x=1/a.parquet")
     write(tmp_path, path)
     with pytest.raises((VerificationError, RunFailedError, UnsupportedTableError)):
@@ -140,7 +138,7 @@ def test_files_that_spark_and_convert_read_differently_make_no_table(
     assert not (tmp_path / "_delta_log").exists()
 
 
-def test_what_cant_be_converted_is_refused(spark: SparkSession, codes: Path, tmp_path: Path) -> None:
+def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
     write(tmp_path / "types", "a.parquet", id=[1])
     write(tmp_path / "types", "b.parquet", id=["x"])
     write(tmp_path / "text", "a.parquet")
@@ -208,7 +206,7 @@ def test_a_table_becomes_parquet_with_the_same_rows_and_comes_back(
 
 
 def test_nothing_is_moved_unless_the_rows_are_the_same_and_the_table_is_as_planned(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = by_parts(tmp_path / "t")
     before = files_in(path)

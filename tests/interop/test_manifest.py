@@ -151,7 +151,6 @@ def test_a_folder_without_write_permission_gets_no_manifest(life: Path) -> None:
     assert check(life).version == 0
 
 
-@pytest.mark.spark
 @pytest.mark.works("local disk", "manifests")
 def test_odd_and_null_partitions_are_listed_as_delta_does(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "odd [1] table"
@@ -167,7 +166,6 @@ def test_odd_and_null_partitions_are_listed_as_delta_does(spark: SparkSession, t
     assert manifests.read(path) == by_delta
 
 
-@pytest.mark.spark
 @pytest.mark.nightly
 def test_a_manifest_that_delta_keeps_matches_after_a_change(spark: SparkSession, changed: Path) -> None:
     table, name = open_table(changed), table_name(spark, changed)
@@ -180,7 +178,6 @@ def test_a_manifest_that_delta_keeps_matches_after_a_change(spark: SparkSession,
     assert (check(changed).matches, check(changed).kept) == (True, True)
 
 
-@pytest.mark.spark
 def test_a_table_with_deletion_vectors_is_refused_before_delta_fails(
     spark: SparkSession, lived: Path
 ) -> None:

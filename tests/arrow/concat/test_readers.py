@@ -94,7 +94,6 @@ def of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> t
     return paths, concatenated(paths, folder / "output.parquet", {"org.apache.spark.version": spark.version})
 
 
-@pytest.mark.spark
 def test_files_by_spark_are_read_by_all(
     spark: SparkSession, of_spark: tuple[list[Path], Path], confs: SetConf
 ) -> None:
@@ -119,7 +118,6 @@ def test_files_by_spark_are_read_by_all(
     assert all(ids[row["row_index"]] == row["id"] for row in numbers)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("vectorized", ["true", pytest.param("false", marks=pytest.mark.nightly)])
 def test_filters_are_pushed_down(
     spark: SparkSession, of_spark: tuple[list[Path], Path], confs: SetConf, vectorized: str
@@ -135,7 +133,6 @@ def test_filters_are_pushed_down(
     assert {row["where"] for row in found} == set(filters[:-1])
 
 
-@pytest.mark.spark
 def test_filters_go_by_the_dictionary_of_each_row_group(spark: SparkSession, tmp_path: Path) -> None:
     """Where it has -0.0 alone Spark misses 0.0, as it did in the part."""
     tables = [pa.table({"id": [i] * 10, "d": [value] * 10}) for i, value in enumerate([-0.0, 0.0, 1.5])]

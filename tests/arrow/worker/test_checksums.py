@@ -66,7 +66,6 @@ def test_outputs_have_checksums_where_inputs_have(tmp_path: Path, is_copied: boo
         check_file(done.path)
 
 
-@pytest.mark.spark
 def test_spark_checks_outputs_wherever_it_reads(spark: SparkSession, tmp_path: Path) -> None:
     """Their checksums are of more bytes each than Hadoop's own."""
     rows = pa.table({"a": range(80_000), "b": np.random.default_rng(0).integers(0, 2**31, 80_000)})

@@ -176,7 +176,6 @@ def test_duckdb_tells_small_differences(
         assert is_same(schema, [one], [other]) == (expected == found)
 
 
-@pytest.mark.spark
 @pytest.mark.long
 @examples(3, divided_by=8)
 @given(pairs())

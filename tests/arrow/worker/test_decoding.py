@@ -1,7 +1,5 @@
 """Files of a few kilobytes whose rows are gigabytes, rewritten in little memory."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,8 @@ from compaction_kit.arrow.worker import inputs
 from compaction_kit.arrow.worker.columns import Refused
 from compaction_kit.arrow.worker.rewrite import rewrite
 from tests.arrow.worker.test_rewrite import task_of
+from tests.chance import nightly
+from tests.processes import run_python
 
 MOST = 1.2 * 2**30
 # What a process held at most shows for its whole life: each share gets one of its own.
@@ -34,8 +34,7 @@ print(done.num_rows, done.size_bytes, done.peak_bytes, done.path)
 
 def rewritten_alone(folder: Path) -> tuple[int, int, int, str]:
     """The rows, the bytes, the most memory and the path of the output of a folder's files."""
-    told = subprocess.run([sys.executable, "-c", ALONE, folder], capture_output=True, text=True, check=True)
-    rows, size, peak, path = told.stdout.split()
+    rows, size, peak, path = run_python("-c", ALONE, str(folder)).stdout.split()
     return int(rows), int(size), int(peak), path
 
 
@@ -43,9 +42,7 @@ def repeated(texts: pa.Array, count: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.arange(count, dtype=np.int32) % len(texts)), texts)
 
 
-@pytest.mark.parametrize(
-    ("length", "nested"), [(20_000, False), pytest.param(50_000, True, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize(("length", "nested"), [(20_000, False), *nightly((50_000, True))])
 def test_long_texts_that_repeat_take_little_memory(tmp_path: Path, length: int, nested: bool) -> None:
     for i in range(4):
         values: pa.Array = repeated(pa.array([str(i) * length]), 60_000)

@@ -63,9 +63,7 @@ def test_small_objects_take_two_requests_each_and_one_to_be_written(s3: Server, 
     assert outputs_in(s3, one) == {done.path.rpartition("/")[2]}
 
 
-def test_large_objects_are_read_in_groups(
-    s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_objects_come_in_groups(s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "STORED_SMALL_BYTES", 2_000)
     monkeypatch.setattr(outputs, "AT_ONCE_BYTES", 0)
     large = pa.table({"a": range(300_000), "b": [i * 0.5 for i in range(300_000)]})

@@ -348,7 +348,6 @@ def test_values_that_come_but_twice_are_found(count: int, order: str) -> None:
     assert dictionary_columns(pa.table({"n": rng.permutation(count)})) == []
 
 
-@pytest.mark.spark
 def test_spark_chooses_the_same_columns(spark: SparkSession, tmp_path: Path) -> None:
     rng, words = np.random.default_rng(1), random.Random(1)
     numbers = rng.integers(0, 2**62, ROWS)
