@@ -28,6 +28,7 @@ _STRATEGIES = {
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
 _HINT = "Counts files without running your query. Compactions are planned with the sizes of Plan."
+_EXAMPLE = "SELECT count(*) FROM {{table}} WHERE {0}, or a condition alone: {0}"
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 
 
@@ -195,9 +196,7 @@ def _condition(files: Files | None) -> str:
 
 
 def _no_plan(state: WorkbenchState) -> str:
-    if state.opened.pending:
-        return "Planning …"
-    return state.opened.error or "No plan yet: open a table."
+    return "Planning …" if state.opened.pending else state.opened.error or "No plan yet: open a table."
 
 
 def plan_code(state: WorkbenchState) -> str:
@@ -223,12 +222,7 @@ def query_part(state: WorkbenchState) -> Part:
     style, layout = {"description_width": "70px"}, w.Layout(width="880px")
     query = w.Textarea(description="Query", rows=3, style=style, layout=layout)
     fields.bind(state, query=query.add_class("ck-query"))
-
-    def example() -> str:
-        condition = _condition(state.files)
-        return f"SELECT count(*) FROM {{table}} WHERE {condition}, or a condition alone: {condition}"
-
-    live(query, placeholder=example)
+    live(query, placeholder=lambda: _EXAMPLE.format(_condition(state.files)))
     count = parts.button("Count its files", "ck-count", state.predict, style="primary")
     time = parts.button("Measure before and after", "ck-measure", state.measure)
     live(count, disabled=lambda: state.plan is None or predicting.running or not state.query.strip())
@@ -262,9 +256,8 @@ def _query_code(state: WorkbenchState) -> str:
 
 
 def _takes(plan: CompactionPlan, strategy: str = "auto") -> list[str]:
-    if plan.handle is None or plan.is_empty:
-        return []
-    return [f"A run takes {cost_of(plan.handle, plan, strategy)}."]
+    cost = plan.handle and not plan.is_empty and cost_of(plan.handle, plan, strategy)
+    return [f"A run takes {cost}."] if cost else []
 
 
 def run_part(state: WorkbenchState) -> Part:

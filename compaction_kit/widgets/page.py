@@ -18,9 +18,7 @@ from compaction_kit.widgets.tables import about_text
 
 # For a moment it has no height: until a widget that is alive has hidden it, the page would jump.
 _LATE = element("style", Html("@keyframes ck-still{from,99%{max-height:0;overflow:hidden}}"))
-_AGAIN = element(
-    "p", element("i", "What was shown here last. To use it, run this cell again."), class_="ck-again"
-)
+_AGAIN = element("p", element("i", "This was shown last. To use it, run this cell again."), class_="ck-again")
 # Traits that what is on screen goes by.
 _SEEN = ("value", "rows", "selected_index", "children")
 

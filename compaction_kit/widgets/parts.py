@@ -257,8 +257,7 @@ def button(
     description: str, css_class: str, act: Callable[[], object], *, style: str = "", tooltip: str = ""
 ) -> w.Button:
     """Make a button that calls `act`; its style is "primary" (filled), "danger" or none."""
-    layout = w.Layout(width="auto")
-    made = w.Button(description=description, layout=layout, button_style=style, tooltip=tooltip or None)
+    made = w.Button(description=description, layout={"width": "auto"}, button_style=style, tooltip=tooltip)
     made.on_click(lambda _: act())
     return made.add_class(css_class)
 
