@@ -65,8 +65,8 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
         figure = style.chart(style.WIDTH, 1.2, "No timeline", _NO_SPANS)
         figure.text(0.5, 0.4, f"{_NO_SPANS}.", ha="center", va="center", fontsize=9, color=INK)
         return figure
-    findings = {name: _finding(steps) for name, steps in runs.items()}
-    lasted = {name: _end(steps) for name, steps in runs.items()}
+    lasted = {name: max(float(step.ends.max()) for step in steps) for name, steps in runs.items()}
+    findings = {name: _finding(steps, lasted[name], not name) for name, steps in runs.items()}
     title = findings.get("") or _comparison(lasted)
     sentences = [
         (f"{name}: {findings[name]}. " if name else "") + _times(steps) for name, steps in runs.items()
@@ -122,12 +122,8 @@ def _short(name: str) -> str:
     return style.short(name, _LONGEST_NAME)
 
 
-def _end(steps: Sequence[_Step]) -> float:
-    return max(float(step.ends.max()) for step in steps)
-
-
-def _finding(steps: Sequence[_Step]) -> str:
-    end, took, shares = _end(steps), format_seconds(_end(steps)), []
+def _finding(steps: Sequence[_Step], end: float, with_rest: bool) -> str:
+    took, shares = format_seconds(end), []
     for step in sorted(steps, key=lambda step: -step.covered):
         slots = ""
         if step.name == _REWRITE:
@@ -136,7 +132,9 @@ def _finding(steps: Sequence[_Step]) -> str:
             took = f"{format_count(num_bins, 'bin')} in {took}"
         share = 100 * step.covered / end if end else 0.0
         shares.append(f"{share:.0f} % {_WORDS.get(step.name, _short(step.name))}{slots}")
-    return f"{took}: {', '.join(shares[:2])}"
+    rest = end - sum(step.covered for step in steps)
+    waiting = [f"{100 * rest / end:.0f} % before and between steps"] if with_rest and rest > end / 10 else []
+    return f"{took}: {', '.join(shares[:2] + waiting)}"
 
 
 def _times(steps: Sequence[_Step]) -> str:

@@ -55,7 +55,9 @@ def test_the_title_says_where_the_time_went_and_every_span_is_drawn() -> None:
 def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
     first: Row = ("rewrite", None, 0, 0.0, 3.0)
     spans = spans_of(first, ("rewrite", None, 1, 1.0, 1.0), ("rewrite", None, 2, 6.0, 4.0))
-    assert plots.timeline(spans).get_suptitle() == "3 bins in 10 s: 70 % rewriting on 2 slots"
+    assert plots.timeline(spans).get_suptitle() == (
+        "3 bins in 10 s: 70 % rewriting on 2 slots, 30 % before and between\nsteps"
+    )
     # Tasks of one bin count as one bin, and so does one that names none.
     for rows in ((first, ("rewrite", None, 0, 1.0, 1.0)), (("rewrite", None, None, 0.0, 3.0),)):
         assert plots.timeline(spans_of(*rows)).get_suptitle().startswith("1 bin in ")
