@@ -174,5 +174,5 @@ def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> l
     elif not result.as_planned:
         sentences.append("Not exactly the planned files were rewritten.")
     if reads is not None:
-        sentences.append(f"Measured by {reads.query}: {reads.finding}.")
+        sentences.append(f"Your query, before and after: {reads.finding}.")
     return sentences
