@@ -140,6 +140,15 @@ def test_a_vacuum_says_and_marks_what_is_lost_and_draws_nothing_of_what_is_not_t
     assert [label.get_text() for label in lower.get_yticklabels()] == ["now", "after"]
 
 
+def test_a_longer_finding_leaves_the_axes_of_a_vacuum_where_they_are() -> None:
+    places = []
+    for finding in ("A finding", "A finding that takes two lines " * 3):
+        figure = plots.vacuum(STORAGE, versions_of("byyyy", "bmyby"), finding)
+        figure.draw_without_rendering()
+        places.append([axis.get_position().bounds for axis in figure.axes])
+    assert places[0] == places[1]
+
+
 @pytest.mark.parametrize("count", [1, 1_000])
 def test_any_number_of_versions_is_drawn(count: int) -> None:
     plots.vacuum(STORAGE.slice(0, 0), versions_of("y" * count, "y" * count), "A finding")
