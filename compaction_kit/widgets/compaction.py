@@ -146,7 +146,7 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
     fields.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
     fields.set_by_choice(state, "order", order)
     by_output = w.Checkbox(True, description="Size of new files", indent=False)
-    by_output.tooltip = "Target file size is that of new files; else that of a bin, OPTIMIZE's maxFileSize"
+    by_output.tooltip = "Ticked: new files get this size. Otherwise bins do, as by OPTIMIZE's maxFileSize"
     full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False)
     full.tooltip = "Cluster files of other columns again too"
     inputs = {"by_output": by_output.add_class("ck-by-output"), "full": full.add_class("ck-full")}

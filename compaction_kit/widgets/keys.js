@@ -1,7 +1,10 @@
 const HEADERS = ".ck-workbench .jupyter-widget-Collapse-header";
 
-// ipywidgets' accordions have no tab stop and tell screen readers nothing.
-function describe() {
+// ipywidgets' accordions have no tab stop and tell screen readers nothing, and fields with a label no tooltip.
+function describe(tips) {
+  for (const [name, tip] of Object.entries(tips)) {
+    for (const one of document.querySelectorAll(`.${name}, .${name} [title]`)) one.title = tip;
+  }
   for (const header of document.querySelectorAll(HEADERS)) {
     header.tabIndex = 0;
     header.role = "button";
@@ -23,8 +26,7 @@ function keep({ target }) {
 }
 
 function render({ model, el }) {
-  el.style.display = "none";
-  const observer = new MutationObserver(describe);
+  const observer = new MutationObserver(() => describe(model.get("tips")));
   let gone = false;
   const begin = () => {
     const page = el.closest(".ck-workbench");
@@ -32,7 +34,7 @@ function render({ model, el }) {
     observer.observe(page, { subtree: true, childList: true, attributeFilter: ["class"] });
     page.addEventListener("focusin", keep);
     page.addEventListener("keydown", press);
-    describe();
+    describe(model.get("tips"));
     model.send({ shown: true });
   };
   begin();

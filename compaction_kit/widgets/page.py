@@ -66,7 +66,8 @@ class Page(w.VBox):
         self.state = state
         self.keeping = Job()
         self._place: DisplayHandle | None = None
-        keys = parts.Keys()
+        fields = [one for one in parts.within(children) if one._dom_classes and not isinstance(one, w.Button)]
+        keys = parts.Keys(tips={one._dom_classes[0]: one.tooltip for one in fields if one.tooltip})
         keys.on_msg(self._send_again)
         style = w.HBox([w.HTML(parts.STYLE), keys])
         super().__init__([style, *children])

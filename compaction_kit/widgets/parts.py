@@ -10,7 +10,7 @@ from typing import Any
 import anywidget
 import ipywidgets as w
 from matplotlib.figure import Figure
-from traitlets import All, Bool, HasTraits, Unicode, observe
+from traitlets import All, Bool, Dict, HasTraits, Unicode, observe
 
 from compaction_kit.plots import to_html
 from compaction_kit.plots.style import as_css
@@ -281,6 +281,7 @@ class Keys(anywidget.AnyWidget):
     """
 
     _esm = FOLDER / "keys.js"
+    tips = Dict(help="The tooltip of each field, by the first class that it was given").tag(sync=True)
 
 
 def absolute(name: str) -> str:

@@ -359,6 +359,11 @@ class FirstLook:
                 )
                 assert name, control.evaluate("e => e.outerHTML")
 
+    def test_a_field_is_explained_under_the_mouse(self, page: Page) -> None:
+        for place in (".ck-by-output label", ".ck-by-output span", ".ck-by-output input", ".ck-where input"):
+            title = page.locator(place).first.evaluate("one => one.closest('[title]')?.title")
+            assert len(title or "") > 30, (place, title)
+
     def test_tab_goes_through_all_controls_in_the_order_of_the_page(self, page: Page) -> None:
         count = page.evaluate(_CONTROLS)
         assert count > 15
