@@ -128,6 +128,10 @@ class Workbench(Page):
             plan, is_idle = state.opened.table_plan, state.result is None and not state.running.running
             return plan is not None and is_idle and plan.is_empty != compaction
 
+        def style() -> str:
+            # One button is filled; these parts have their own, and after a run no step is the one to take.
+            return "" if state.result or self.rail.value in ("Plan", "My query", "Run") else "primary"
+
         def undo() -> None:
             self.go_to("Run")
             state.plan_restore(state.before_run)
@@ -135,7 +139,7 @@ class Workbench(Page):
         def go(text: str, name: str, part: str, when: Callable[[], object]) -> w.Widget:
             made = parts.button(text, f"ck-next-{name}", lambda: self.go_to(part))
             # Not hidden where it leads nowhere: that would move the verdict.
-            return live(made, when, disabled=lambda: self.rail.value == part)
+            return live(made, when, disabled=lambda: self.rail.value == part, button_style=style)
 
         return Part(
             go("Plan it →", "plan", "Plan", lambda: advises(True)),

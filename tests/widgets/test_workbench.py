@@ -270,10 +270,12 @@ def test_a_run_waits_for_its_plan_is_proved_and_its_undo_is_refused_if_others_co
     bench, other, seen = own_bench, deltalake.DeltaTable(str(own / "a")), list[str]()
     verdict, run, where = at(bench, "ck-verdict"), at(bench, "ck-run"), at(bench, "ck-where")
     # A step leads nowhere on its own part.
-    for part, is_disabled in (("Plan", True), ("Run", False)):
+    step = at(bench, "ck-next-plan")
+    # And it is filled where no other button is.
+    for part, is_disabled, style in (("Plan", True, ""), ("History", False, "primary"), ("Run", False, "")):
         show(bench, part)
         assert next_steps(bench) == ["Plan it →"]
-        assert at(bench, "ck-next-plan").disabled is is_disabled
+        assert (step.disabled, step.button_style) == (is_disabled, style)
     # What was typed is planned before anything is run.
     where.value = "part = 'p0000'"
     assert run.disabled
