@@ -114,8 +114,9 @@ def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
 
     column, ranges = ranges_by_column(state, "touched", "comparison", lambda _: "", touched)
     bins = FigureView("ck-bins-figure", lambda: some() and some().plot_bins)
-    folded = {"Bins": bins, "Files that a query touches": ranges, "Why these files": Text("text", "why", why)}
-    return column, fold(lambda: True, **folded)
+    empty = Text("hint", "no-bins", lambda: "" if some() else "No bin: no file is rewritten.")
+    folded = {"Bins": w.VBox([bins, empty]), "Files that a query touches": ranges}
+    return column, fold(lambda: True, **folded, **{"Why these files": Text("text", "why", why)})
 
 
 def _sizes_figure(state: WorkbenchState) -> FigureView:

@@ -227,6 +227,16 @@ def test_what_is_no_size_gets_a_sentence_and_leaves_no_plan_to_run(
     assert plan_of(bench).num_bins == 1
 
 
+def test_an_empty_plan_says_where_its_bins_would_be_that_there_are_none(bench: Workbench) -> None:
+    show(bench, "Plan")
+    folds(bench, "Plan").selected_index, said = 0, at(bench, "ck-no-bins")
+    for budget, sentence in (("", ""), ("1 KiB", "No bin: no file is rewritten.")):
+        bench.state.budget = budget
+        settle(bench)
+        assert said.value == sentence
+    assert not is_shown(at(bench, "ck-bins-figure"))
+
+
 def test_the_lines_of_python_make_the_same_plan_and_run_it(own_bench: Workbench, own: Path) -> None:
     bench, plan = own_bench, own_bench.parts[2]
     assert "plan = table.plan_compaction()\n" in plan.as_code()
