@@ -121,7 +121,9 @@ def test_a_commit_just_before_the_restore_is_not_undone(
         return commit_restore(*args)
 
     monkeypatch.setattr(restoring, "commit_restore", late)
-    refused(open_table(table, spark).plan_restore(3).run, StalePlanError, "the table is at 5: make a new")
+    refused(
+        open_table(table, spark).plan_restore(3).run, errors.StalePlanError, "the table is at 5: make a new"
+    )
     assert open_table(table).version == 5
 
 
