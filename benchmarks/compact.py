@@ -312,11 +312,11 @@ SHAPES = {
     "5,000 × 20 KB": Shape(0, 5_000, 20_000, 1024 * MIB, (3, 1 / 1.3), 1.5, 1.0, random_numbers),
     "100 × 50 × 20 KB": Shape(100, 50, 20_000, 1024 * MIB, (7, 1.8), 6, 1.0, random_numbers),
     "2,000 × 5 × 6 KB": Shape(2_000, 5, 6_000, 1024 * MIB, (40, 10), 20, 1.0, random_numbers),
-    "24 × 19 MB": Shape(0, 24, 19_000_000, 128 * MIB, (3, 1 / 1.3), 1.5, 1.5, random_numbers),
+    "24 × 19 MB": Shape(0, 24, 19_000_000, 128 * MIB, (8, 2), 6, 0.5, random_numbers),
     "60 × 14 MB": Shape(0, 60, 14_000_000, 1024 * MIB, (30, 5), 25, 0.5, flights),
     # As on the day after a compaction.
     "300 MB and 20 × 750 KB": Shape(
-        0, 21, 750_000, 1024 * MIB, (20, 3), 15, 0.5, partial(flights, first=400)
+        0, 21, 750_000, 1024 * MIB, (20, 3), 15, 1.0, partial(flights, first=400)
     ),
     "1,000 × 50 KB, deleted rows": Shape(0, 1_000, 50_000, 1024 * MIB, (2, 1), 1, 9, marked),
     "INT96 and nested": Shape(20, 50, 50_000, 1024 * MIB, (0, 1 / 1.3), 1.5, 1.0, nested),
