@@ -71,16 +71,18 @@ def _is_night(config: pytest.Config) -> bool:
     return bool(config.getoption("--nightly") or config.getoption("--long"))
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what uses the session."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker("spark")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what uses the session, leave out what is for the night alone, and put files that take long first.
+    """Leave out what is for the night alone, and put files that take long first.
 
     No process is left with one of these at the end then. Notebooks and browser come before all: they borrow
     the JVM, which then becomes that of the one session.
     """
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker("spark")
     nightly = [item for item in items if item.get_closest_marker("nightly") and not _is_night(config)]
     config.hook.pytest_deselected(items=nightly)
     items[:] = [item for item in items if item not in nightly]
