@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from compaction_kit.arrow.job import FILE_COST
 from compaction_kit.arrow.refusals import refuse_table, tracking_columns
-from compaction_kit.arrow.worker import WHOLE_BYTES
+from compaction_kit.arrow.worker import COPIED_SHARE, WHOLE_BYTES
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import DAMAGE, CompactionKitError
 from compaction_kit.execute import CompactionResult
@@ -165,7 +165,7 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
         kept,
         values=float(np.where(np.isnan(rows), sizes / _BYTES_A_VALUE, rows * columns).sum()),
         columns=columns,
-        copied=float(copied[8 * copied >= both].sum() / max(sizes.sum(), 1)),
+        copied=float(copied[copied >= COPIED_SHARE * both].sum() / max(sizes.sum(), 1)),
         largest=float(bins.max(initial=0) / max(bins.sum(), 1)),
         new_session=spark is None,
         first_run=strategy not in _RAN,

@@ -7,6 +7,7 @@ another.
 from compaction_kit.arrow.worker.content import Content, read_content
 from compaction_kit.arrow.worker.inputs import RewriteTask
 from compaction_kit.arrow.worker.outputs import RewriteOutput
-from compaction_kit.arrow.worker.rewrite import WHOLE_BYTES, rewrite_bins
+from compaction_kit.arrow.worker.rewrite import COPIED_SHARE, WHOLE_BYTES, rewrite_bins
 
-__all__ = ["WHOLE_BYTES", "Content", "RewriteOutput", "RewriteTask", "read_content", "rewrite_bins"]
+__all__ = ["COPIED_SHARE", "WHOLE_BYTES", "Content", "RewriteOutput", "RewriteTask", "read_content"]
+__all__ += ["rewrite_bins"]

@@ -29,6 +29,8 @@ from compaction_kit.arrow.worker.outputs import (
 
 # Row groups of at least these bytes on average are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
+# The least share of a bin's bytes for which it pays to copy the others too, once they are rewritten.
+COPIED_SHARE = 1 / 8
 # Whether a file is large, and it alone; or files that aren't.
 _Piece = tuple[bool, list[Input]]
 
@@ -180,14 +182,12 @@ def _pieces(task: RewriteTask) -> list[_Piece]:
 
 
 def _is_worth_copying(pieces: Sequence[_Piece], reader: FileReader, schema: pa.Schema) -> bool:
-    """Return whether large files are an eighth of the bytes, with large row groups of the output's columns.
-
-    Where they are less, it costs more to copy the others once they are rewritten than it saves.
+    """Return whether large files are enough of the bytes, with large row groups of the output's columns.
 
     What they have in partition columns stays: readers of a Delta table take those values from the log.
     """
     copied = [inputs[0] for large, inputs in pieces if large]
-    if 8 * sum(size for _, size in copied) < reader.task.size_bytes:
+    if sum(size for _, size in copied) < COPIED_SHARE * reader.task.size_bytes:
         return False
     codecs, sizes = set(), []
     for path, _ in copied:
