@@ -2,7 +2,7 @@
 
 from compaction_kit import errors
 from compaction_kit.execute.delta import is_conflict
-from compaction_kit.storage import LocalStore, Store
+from compaction_kit.storage import Store
 
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 # A refused read isn't a missing permission to write.
@@ -49,8 +49,7 @@ class NotCompared(Exception):
 def check_writable(store: Store, *folders: str) -> None:
     """Raise ReadOnlyTableError if one of a table's folders can't be written to, as far as that is known."""
     for folder in folders:
-        # Another store refuses when it is written to.
-        if isinstance(store, LocalStore) and not store.may_write(folder):
+        if not store.may_write(folder):
             raise errors.ReadOnlyTableError(
                 f"The folder {store.place(folder)} can't be written to: get write permission and run it "
                 "again; nothing was changed."

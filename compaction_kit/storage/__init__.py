@@ -69,7 +69,6 @@ class LocalStore(Store):
             return None
 
     def may_write(self, place: str = "") -> bool:
-        """Return whether a folder can be written to."""
         by_effective_id = os.access in os.supports_effective_ids
         return os.access(self.place(place), os.W_OK | os.X_OK, effective_ids=by_effective_id)
 

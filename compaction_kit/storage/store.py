@@ -101,6 +101,10 @@ class Store:
         """Return whether anything is at a place."""
         return self.status(place) is not None
 
+    def may_write(self, place: str = "") -> bool:
+        """Return whether a folder can be written to; a store refuses when it is written to."""
+        return True
+
     def entries(self, place: str = "") -> list[Entry]:
         """List a folder; raise TableNotFoundError if it does not exist, StorageError if out of reach."""
         found = [_entry_of(info) for info in self._infos(place)]
