@@ -8,7 +8,7 @@ from compaction_kit.reads import measure_reads
 from compaction_kit.table import Table
 
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-# What is told of a table such as the fixture `shaped`, of 21 files in 3 partitions.
+# What is reported of a table such as the fixture `shaped`, of 21 files in 3 partitions.
 AFTERWARDS = {
     "rewritten": ["rewrite", [5], True, True],
     "read": [21, 3, True],

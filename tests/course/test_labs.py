@@ -96,7 +96,7 @@ def told(lab: Lab, names: dict[str, Any] | None = None) -> str:
 
 
 def follow(lab: Lab, *steps: tuple[Any, ...], names: dict[str, Any] | None = None) -> None:
-    """Set controls, and assert what is told then, step by step; the figure's height doesn't change."""
+    """Set controls, and assert what the lab says then, step by step; the figure's height doesn't change."""
     height = found(lab).figure.get_figheight()
     for values, *said in steps:
         move(lab, **values)

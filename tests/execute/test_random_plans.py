@@ -241,7 +241,7 @@ def test_random_tables_are_optimized_and_purged_as_planned(
 
 
 def compare(spark: SparkSession, path: Path, draw: random.Random, step: str) -> None:
-    """Optimize or purge a table, and compare what was done and told with the plan."""
+    """Optimize or purge a table, and compare what was done and reported with the plan."""
     confs = {
         f"{CUBE}.threshold": str(draw.choice([3_000, 8_000, 15_000, 10**9])),
         f"{CUBE}.targetCubeSize": str(draw.choice([2_000, 6_000, 12_000, 30_000])),

@@ -73,7 +73,7 @@ def _step(steps: pa.Table, max_file_size: int, num_seen: int) -> str:
 def budget(table: Table, column: str, max_file_size: int | str) -> Lab:
     """Show what a compaction within a budget rewrites and saves, and how many files queries open then.
 
-    Queries ask for a narrow range of a column, by which files can be packed too. The table is not compacted.
+    Queries ask for a narrow range of a column; files can be packed by it too. The table is not compacted.
     """
     orders = {"size, as OPTIMIZE": SIZE, "time of writing": INGEST, column: order_by(column)}
     whole = {one: table.plan_compaction(max_file_size=max_file_size, order=one) for one in orders.values()}

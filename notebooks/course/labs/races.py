@@ -14,7 +14,7 @@ from course.writers import SCENARIOS, Scenario
 
 
 def race(folder: str | Path, story: str = "append with append", spark: SparkSession | None = None) -> Lab:
-    """Choose a story of two writers and play it: who commits, who is refused, and by which rule.
+    """Choose a story of two writers and play it: who commits, who is refused, and which rule refuses it.
 
     Args:
         folder: The folder in which each story makes its table.
