@@ -93,7 +93,8 @@ def _tasks(
     source, snapshot = run.plan.source, run.plan.source.snapshot
     tracking = tracking_columns(snapshot.metadata)
     with_columns = has_partition_columns(run.spark, snapshot)
-    schema = data_schema(snapshot.metadata, with_columns, tracking).serialize().to_pybytes()
+    schema = data_schema(snapshot.metadata, with_columns, tracking)
+    serialized = schema.serialize().to_pybytes()
     positions = np.concatenate([bin_.positions for bin_ in bins])
     paths, sizes = places(source.paths(positions), run.store).to_pylist(), source.sizes[positions]
     inputs = list(zip(map(run.store.place, paths), sizes.tolist(), strict=True))
@@ -103,7 +104,7 @@ def _tasks(
     cores = run.spark.sparkContext.defaultParallelism if staging.may_join else 0
     even = float((sizes + FILE_COST).sum()) / cores if cores else math.inf
     tasks, end = [], 0
-    for bin_, constants in zip(bins, _constants(run, values, with_columns), strict=True):
+    for bin_, constants in zip(bins, _constants(run, values, schema), strict=True):
         start, end = end, end + len(bin_.positions)
         has_vectors = any(vectors[start:end])
         cuts = [start + cut for cut in _cuts(sizes[start:end], even, not (has_vectors or tracking))]
@@ -115,7 +116,7 @@ def _tasks(
                 inputs=inputs[first:last],
                 output=staging.output(bin_.number),
                 lease=staging.lease,
-                schema=schema,
+                schema=serialized,
                 constants=constants,
                 has_years=bool(has_years[first:last].all()),
                 needs_version=bool(may_be_old[first:last].any()),
@@ -136,16 +137,22 @@ def _calendar(run: Run, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return has_years, ~shows_years(run.plan.source, positions, "date|timestamp", _MODERN)
 
 
-def _constants(run: Run, values: Sequence[PartitionValues], with_columns: bool) -> list[dict[str, Any]]:
-    """Return the values of the partition columns that outputs have, by their name there, for each bin."""
-    if not with_columns:
-        return [{} for _ in values]
+def _constants(run: Run, values: Sequence[PartitionValues], schema: pa.Schema) -> list[dict[str, pa.Array]]:
+    """Return the value of each partition column of outputs, in an array of length 1, for each bin."""
     metadata, zone = run.plan.source.snapshot.metadata, session_zone(run.spark)
     columns = [
         (metadata.physical_names[name], name, metadata.column_types[name])
         for name in metadata.partition_columns
+        if metadata.physical_names[name] in schema.names
     ]
-    return [{key: typed_value(row[key], name, kind, zone) for key, name, kind in columns} for row in values]
+    return [
+        # On the driver: in a new worker, pyarrow would import pandas for it, which takes half a second.
+        {
+            key: pa.array([typed_value(row[key], name, kind, zone)], schema.field(key).type)
+            for key, name, kind in columns
+        }
+        for row in values
+    ]
 
 
 def _rewrite(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[RewriteOutput]:

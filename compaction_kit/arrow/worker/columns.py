@@ -5,9 +5,8 @@ last and in the order of `partitionColumns`, and reads them from the log (see
 `refusals.has_partition_columns`). Older files, and those of other writers, lack them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 
-import numpy as np
 import pyarrow as pa
 
 
@@ -32,7 +31,7 @@ class Columns:
     ):
         """Take the schema of outputs, and names of constants."""
         self.plain = plain
-        self.leaves = [path for path, _ in all_leaves(plain.empty_table())]
+        self.leaves = [path for path, _ in all_leaves(no_rows(plain))]
         self.in_dictionaries = frozenset(in_dictionaries)
         read = [field for field in plain if field.name not in constants]
         if in_dictionaries:
@@ -64,6 +63,11 @@ def _in_dictionary(field: pa.Field) -> pa.Field:
     """Return a constant's column: texts are dictionaries, so that they aren't repeated."""
     is_text = pa.types.is_string(field.type) or pa.types.is_binary(field.type)
     return field.with_type(pa.dictionary(pa.int8(), field.type)) if is_text else field
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows; `empty_table` imports pandas, which takes a new worker half a second."""
+    return pa.Table.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
 
 def all_leaves(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
@@ -151,9 +155,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if types.is_large_binary(kind) or types.is_binary_view(kind) else kind
 
 
-def with_constants(rows: pa.Table, constants: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
+def with_constants(rows: pa.Table, constants: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
     """Append constant columns, given as arrays of length 1; `schema` is the result's."""
-    if not constants:
-        return rows
-    firsts = pa.array(np.zeros(len(rows), np.int32))
-    return pa.Table.from_arrays([*rows.columns, *(value.take(firsts) for value in constants)], schema=schema)
+    values = [value.cast(schema.field(name).type)[0] for name, value in constants.items()]
+    columns = [*rows.columns, *(pa.repeat(value, len(rows)) for value in values)]
+    return pa.Table.from_arrays(columns, schema=schema)

@@ -45,8 +45,8 @@ class RewriteTask(NamedTuple):
             them never write to one file.
         lease: The place of a file that is deleted as soon as outputs are of no use any more.
         schema: Of the output, serialized: the columns of `constants` last.
-        constants: The columns that aren't read from the inputs, and the value of all rows: partition
-            columns, as the log has them.
+        constants: The columns that aren't read from the inputs, and the value of all rows in an array of
+            length 1: partition columns, as the log has them.
         has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
         needs_version: Whether to refuse files that don't name Spark's release, because they may have dates
             that Spark refuses.
@@ -64,7 +64,7 @@ class RewriteTask(NamedTuple):
     output: str
     lease: str
     schema: bytes
-    constants: Mapping[str, Any]
+    constants: Mapping[str, pa.Array]
     has_years: bool
     footer: dict[str, str]
     vectors: Mapping[str, Sequence[Any]] = {}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compaction_kit.arrow.worker.columns import all_leaves, fitted, has_type, with_constants
+from compaction_kit.arrow.worker.columns import all_leaves, fitted, has_type, no_rows, with_constants
 from compaction_kit.arrow.worker.inputs import FileReader, RewriteTask
 
 # A row group is closed at these bytes in memory. With what is read ahead and what is encoded, a task holds a
@@ -87,7 +87,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
     """
     task, columns, storage = reader.task, reader.columns, reader.storage
     groups = _row_groups(reader)
-    first = next(groups, columns.output.empty_table())
+    first = next(groups, no_rows(columns.output))
     floats.add(FloatsFound(nan_columns(first), zero_columns(first)))
     repeated = {*dictionary_columns(first.select(columns.schema.names)), *columns.constants.names}
     # After fewer rows than make a row group there come no others.
@@ -120,8 +120,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
 
 def _row_groups(reader: FileReader) -> Iterator[pa.Table]:
     """Collect rows of files until they make a row group, with the output's columns and types."""
-    columns, values = reader.columns, reader.task.constants
-    constants = [pa.array([value], columns.output.field(name).type) for name, value in values.items()]
+    columns = reader.columns
     held: list[pa.Table] = []
     size = 0
 
@@ -132,7 +131,7 @@ def _row_groups(reader: FileReader) -> Iterator[pa.Table]:
             # They differ in their schemas.
             rows = pa.concat_tables([fitted(table, columns.schema) for table in held])
         # One chunk is written many times as fast as thousands.
-        return with_constants(rows.combine_chunks(), constants, columns.output)
+        return with_constants(rows.combine_chunks(), reader.task.constants, columns.output)
 
     for table in reader.tables():
         held.append(table)
@@ -187,7 +186,7 @@ def zero_columns(table: pa.Table) -> set[str]:
     They may have no dictionary: to Spark both are equal, parquet-mr takes them for different values, and
     drops a row group whose dictionary has only the other one (DictionaryFilter).
     """
-    return _float_columns(table, lambda leaf: pc.equal(leaf, pa.scalar(0, leaf.type)))
+    return _float_columns(table, lambda leaf: pc.invert(leaf.cast(pa.bool_())))
 
 
 def _float_columns(table: pa.Table, is_wanted: Callable[[pa.Array], pa.Array]) -> set[str]:

@@ -52,7 +52,8 @@ def results_of(*of: RewriteTask) -> list[RewriteOutput]:
 
 def with_values(share: RewriteTask, schema: pa.Schema, values: dict[str, Any]) -> RewriteTask:
     """The same share with columns of one value behind its own."""
-    return share._replace(schema=schema.serialize().to_pybytes(), constants=values)
+    constants = {name: pa.array([value], schema.field(name).type) for name, value in values.items()}
+    return share._replace(schema=schema.serialize().to_pybytes(), constants=constants)
 
 
 def chunks_of(path: str) -> list[list[pq.ColumnChunkMetaData]]:
@@ -378,9 +379,10 @@ def test_spark_chooses_the_same_columns(spark: SparkSession, tmp_path: Path) -> 
     assert dictionary_columns(columns.slice(0, 0)) == []
 
 
-def test_executors_need_not_have_this_package(tmp_path: Path) -> None:
-    """Neither to check, rewrite and write files, nor to join them."""
-    one = task_of(tmp_path, [pa.table({"i": range(9)})])
+def test_executors_need_not_have_this_package_and_load_no_pandas(tmp_path: Path) -> None:
+    """Neither to check, rewrite and write files, nor to join them: pandas takes a while to load."""
+    rows = pa.table({"i": range(9), "f": [0.5] * 9, "s": ["x"] * 9})
+    one = with_values(task_of(tmp_path, [rows]), rows.schema.append(pa.field("p", pa.string())), {"p": "a"})
     write_checksums(one.inputs[0][0])
     for package in (worker, concat):
         cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
@@ -394,7 +396,7 @@ def test_executors_need_not_have_this_package(tmp_path: Path) -> None:
     (tmp_path / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
     program = (
         "import pickle, sys; sys.modules['compaction_kit'] = sys.modules['tests'] = None;"
-        "import pyspark.cloudpickle; print(pickle.load(open(sys.argv[1], 'rb'))())"
+        "import pyspark.cloudpickle; print(pickle.load(open(sys.argv[1], 'rb'))(), 'pandas' in sys.modules)"
     )
     found = subprocess.check_output([sys.executable, "-c", program, tmp_path / "task"], text=True)
-    assert found.strip() == str([(num_rows, None, None) for num_rows in (9, 9, 18)])
+    assert found.strip() == f"{[(num_rows, None, None) for num_rows in (9, 9, 18)]} False"
