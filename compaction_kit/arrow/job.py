@@ -226,7 +226,7 @@ def run_balanced(
     """
     context = spark.sparkContext
     cores, enough = context.defaultParallelism, sum(costs) // _TASK_COST
-    count = min(len(items), max(enough, _LEAST_TASKS * cores), _MOST_TASKS * cores)
+    count = min(len(items), cores * min(max(-(-enough // cores), _LEAST_TASKS), _MOST_TASKS))
     loads = np.zeros(count)
     groups: list[list[Any]] = [[] for _ in range(count)]
     for i in np.argsort(-np.array(costs), kind="stable").tolist():
