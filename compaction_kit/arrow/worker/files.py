@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
@@ -51,9 +51,11 @@ class Storage:
         if files is None:
             self._system = fs.LocalFileSystem()
             self._threads, self._ahead_bytes, self._small_bytes = 1, _AHEAD_BYTES, SMALL_BYTES
+            self._pool = ThreadPoolExecutor(self._threads)
             self.reading: dict[str, Any] = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
             return
         self._threads = MOST_REQUESTS
+        self._pool = ThreadPoolExecutor(self._threads)
         self._ahead_bytes, self._small_bytes = _STORED_AHEAD_BYTES, STORED_SMALL_BYTES
         # A row group's columns come in few requests, at once.
         self.reading = {"buffer_size": 0, "pre_buffer": True}
@@ -115,7 +117,7 @@ class Storage:
                 yield from self._load(chunk)
             return
         sizes = (sum(size for _, size in chunk if size <= self._small_bytes) for chunk in chunks)
-        for loaded in _in_turn(self._load, chunks, sizes, self._threads, self._ahead_bytes):
+        for loaded in self._ahead(self._load, chunks, sizes):
             yield from loaded
 
     def _load(self, chunk: list[Input]) -> list[tuple[str, bytes | None]]:
@@ -154,7 +156,7 @@ class Storage:
             with self.open(place) as file:
                 return file.read_at(size_bytes, offset)
 
-        return _in_turn(read, spans, (size for *_, size in spans), self._threads, self._ahead_bytes)
+        return self._ahead(read, spans, (size for *_, size in spans))
 
     @contextlib.contextmanager
     def on_disk(self, inputs: Sequence[Input]) -> Iterator[list[str]]:
@@ -170,7 +172,7 @@ class Storage:
                 for at in range(0, size_bytes, _BLOCK_BYTES)
             ]
             sizes = [size for *_, size in blocks]
-            for _ in _in_turn(self._copy, blocks, sizes, self._threads, self._ahead_bytes):
+            for _ in self._ahead(self._copy, blocks, sizes):
                 pass
             yield paths
 
@@ -187,9 +189,16 @@ class Storage:
 
         On a store most of the time is waiting, so several small items are worked on at once.
         """
-        if not self.is_local:
-            return _in_turn(work, items, sizes, _BINS, _BINS_BYTES)
-        return (work(item) for item in items)
+        if self.is_local:
+            yield from map(work, items)
+            return
+        with ThreadPoolExecutor(_BINS) as pool:
+            yield from _in_turn(pool, work, items, sizes, 2 * _BINS, _BINS_BYTES)
+
+    def _ahead(
+        self, work: Callable[[Item], Result], items: Sequence[Item], sizes: Iterable[int]
+    ) -> Generator[Result]:
+        return _in_turn(self._pool, work, items, sizes, 2 * self._threads, self._ahead_bytes)
 
 
 def checksum_path(path: str) -> str:
@@ -238,20 +247,20 @@ def _key(place: str) -> str:
 
 
 def _in_turn(
+    pool: ThreadPoolExecutor,
     work: Callable[[Item], Result],
     items: Sequence[Item],
     sizes: Iterable[int],
-    num_threads: int,
+    most_items: int,
     most_bytes: int,
 ) -> Generator[Result]:
-    """Work on items in threads, on at most this many bytes at once, or on a larger item alone."""
+    """Work on items in threads, on at most this many and their bytes at once, or on a larger item alone."""
     waiting = deque(zip(items, sizes, strict=True))
     working: deque[tuple[Future[Result], int]] = deque()
     held = 0
-    pool = ThreadPoolExecutor(num_threads)
     try:
         while waiting or working:
-            while waiting and len(working) < 2 * num_threads:
+            while waiting and len(working) < most_items:
                 item, size = waiting[0]
                 if working and held + size > most_bytes:
                     break
@@ -262,4 +271,7 @@ def _in_turn(
             yield future.result()
             held -= size
     finally:
-        pool.shutdown(cancel_futures=True)
+        left = [future for future, _ in working]
+        for future in left:
+            future.cancel()
+        wait(left)
