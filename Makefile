@@ -91,7 +91,9 @@ QUICK_JVM := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize
 	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m \
 	-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
-PYTEST = $(QUICK_JVM) $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# A new process loads its modules in half the time from byte code.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(QUICK_JVM) \
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # pyproject.toml pins these, for each pair; py4j is pinned by pyspark.
 PAIRED := pyspark delta-spark py4j
