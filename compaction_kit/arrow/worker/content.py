@@ -17,7 +17,7 @@ from compaction_kit.arrow.worker.columns import has_type
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
-from compaction_kit.arrow.worker.vectors import Vector, read_vectors
+from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, read_vectors
 
 _SALT = 0x5EED
 # No column is called so.
@@ -107,17 +107,10 @@ def read_content(
 
 def _deleted(vectors: Mapping[str, Vector], storage: Storage) -> pa.Table:
     """Return the deleted rows of files, by the path of each and the row's number."""
-    # Another reader than the rewrite has.
-    from pyroaring import BitMap64
-
-    bitmaps = read_vectors(vectors, storage).values()
-    rows = [np.asarray(BitMap64.deserialize(data).to_array(), np.int64) for data in bitmaps]
-    counts = [len(numbers) for numbers in rows]
-    if counts != [vector.cardinality for vector in vectors.values()]:
-        raise ValueError("a deletion vector deletes more or fewer rows than the log says")
-    paths = pa.DictionaryArray.from_arrays(
-        np.repeat(np.arange(len(rows), dtype=np.int32), counts), [*vectors]
-    )
+    bitmaps = read_vectors(vectors, storage)
+    rows = [deleted_rows(bitmaps[path], vector) for path, vector in vectors.items()]
+    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), [len(one) for one in rows])
+    paths = pa.DictionaryArray.from_arrays(numbers, [*vectors])
     return pa.table([paths, np.concatenate(rows)], [_PATH, _ROW])
 
 

@@ -1,6 +1,6 @@
 """Deletion vectors and their bitmaps are read with all checks, and rows are left out by their numbers."""
 
-import struct
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from compaction_kit.arrow.job import found_vector
 from compaction_kit.arrow.worker import RewriteTask, inputs, rewrite
-from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, numbers_in
+from compaction_kit.arrow.worker.vectors import Vector, deleted_rows
 from compaction_kit.storage import LocalStore
 from tests import handmade
 from tests.arrow.worker.test_rewrite import results_of, task_of
@@ -107,24 +105,11 @@ def test_a_vector_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
     assert (done.refusal, done.path) == ("a file has a deletion vector of an unknown format", "")
 
 
-STARTS = st.sampled_from([0, 1, 65_530, 65_536, 200_000, (1 << 32) - 3, 1 << 33])
-# Single numbers, runs, and every second number: as many as make arrays and bitsets.
-PARTS = st.lists(
-    st.tuples(STARTS, st.sampled_from([1, 5, 4_096, 4_097, 70_000]), st.sampled_from([1, 2])), max_size=6
-)
-
-
-@given(PARTS, st.booleans())
-def test_all_sorts_of_bitmaps_are_read(parts: list[tuple[int, int, int]], has_runs: bool) -> None:
-    bitmap = BitMap64()
-    for start, count, step in parts:
-        bitmap.update(range(start, start + count * step, step))
-    if has_runs:
-        bitmap.run_optimize()
-    assert numbers_in(bitmap.serialize()).tolist() == list(bitmap)
-
-
-def test_what_is_no_bitmap_is_an_error() -> None:
-    data = BitMap64([1]).serialize()
-    with pytest.raises(ValueError, match="a bitmap begins with 12348"):
-        numbers_in(data.replace(struct.pack("<i", 12346), struct.pack("<i", 12348)))
+def test_without_pyroaring_files_with_vectors_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyroaring", None)
+    (done,) = results_of(marked(tmp_path, {0: [1]}))
+    assert "pyroaring" in str(done.refusal)
+    (other,) = results_of(task_of(tmp_path, TABLES))
+    assert other.num_rows == sum(map(len, TABLES))
