@@ -134,13 +134,13 @@ def changes_from(spark: SparkSession, delta_log: Any, table_version: int, none: 
 
 def session_class(spark: SparkSession) -> Any:
     """Return the Java class of sessions, in a package of its own since Spark 4.0."""
-    package = "org.apache.spark.sql.classic" if _spark_since(spark, (4, 0)) else "org.apache.spark.sql"
+    package = "org.apache.spark.sql.classic" if _release(spark.version) >= (4, 0) else "org.apache.spark.sql"
     return java_class(spark, f"{package}.SparkSession")
 
 
 def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Make a DataFrame of an Arrow table; since Spark 4.0 without a job to read it."""
-    if _spark_since(spark, (4, 0)):
+    if _release(spark.version) >= (4, 0):
         return spark.createDataFrame(table)
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -166,10 +166,6 @@ def parse_ddl(columns: str) -> DataType:
 
 def _release(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(".")[:2]))
-
-
-def _spark_since(spark: SparkSession, release: tuple[int, int]) -> bool:
-    return _release(spark.version) >= release
 
 
 def _delta_since(spark: SparkSession | None, release: tuple[int, int]) -> bool:

@@ -32,15 +32,13 @@ _PACKAGES, _JARS = "spark.jars.packages", "spark.jars"
 _CORES = os.cpu_count() or 2
 # 50 of the 86 MB that Delta depends on: Spark has its own.
 _HADOOP = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
-_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _S3_SETTINGS = {
     # Tasks mostly wait: two requests of 30 ms for each of 1,000 files take 30 s in 2 threads, and 11 s in 8.
     "spark.master": f"local[{4 * _CORES}]",
     "spark.default.parallelism": _CORES,
     # All of Amazon's services (686 MB): S3A needs parts of it (18 MB).
     "spark.jars.excludes": f"{_HADOOP},software.amazon.awssdk:bundle",
-    "spark.hadoop.fs.s3.impl": _S3A,
-    "spark.hadoop.fs.s3n.impl": _S3A,
+    **{f"spark.hadoop.fs.{name}.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem" for name in ("s3", "s3n")},
 }
 # What Java says of its failure, and Ivy of a JAR that it did not get or a server that does not answer.
 _JVM_ERROR = re.compile(r"Exception|Error(?!: A fatal|: Could not create)|heap|VM option")

@@ -51,7 +51,7 @@ class OnDisk:
 
     def __exit__(self, *error: object) -> None:
         end = time.monotonic() + _DELETING_SECONDS
-        while self.store.is_taken(self._own) and time.monotonic() < end:
+        while self.store.status(self._own) and time.monotonic() < end:
             # Again, if a file came after its listing.
             self.store.delete(self._own)
 

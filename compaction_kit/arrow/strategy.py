@@ -206,7 +206,7 @@ class _ArrowRun:
         """Commit, and report that meanwhile; it can't be cancelled any more."""
         run = self._run
         # After a version without a checksum file, Delta would read the whole log to write one.
-        has_one = run.store.is_taken(f"{LOG_FOLDER}/{transaction.version:020d}.crc")
+        has_one = run.store.is_file(f"{LOG_FOLDER}/{transaction.version:020d}.crc")
         confs = {} if has_one else _NO_CHECKSUM
         with run.record.step("commit"), settings(run.spark, "arrow", run.plan.id, confs, proof) as spark:
             commit = partial(transaction.commit, spark, actions, metrics, run.plan.where)

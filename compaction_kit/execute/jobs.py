@@ -21,10 +21,7 @@ _DEAD = (Py4JNetworkError, ConnectionError)
 # How long to wait for tasks that were cancelled.
 _ENDING_SECONDS = 30
 # Otherwise Spark may pass over rows of files that it can't read.
-WHOLE_FILES = {
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.files.ignoreMissingFiles": "false",
-}
+WHOLE_FILES = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
 # For each setting of a session, its value before all blocks that set it, and the value of each block.
 _values: dict[tuple[int, str], dict[object, str | None]] = {}
 _CONFS = threading.RLock()

@@ -10,13 +10,7 @@ from pyspark.errors import PySparkException
 from compaction_kit import errors
 from compaction_kit.execute.commits import Commit, commits_of, other_commits, removed_paths, unnamed_files
 from compaction_kit.execute.delta import is_conflict
-from compaction_kit.execute.failures import (
-    BinFailed,
-    ContentDiffers,
-    TableChanged,
-    check_writable,
-    translate,
-)
+from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, check_writable, translate
 from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.proof import prove, prove_or_undo, unproved
 from compaction_kit.execute.result import CompactionResult

@@ -102,7 +102,7 @@ class ConvertPlan(WithFiles, Plan):
                 store.delete_empty(LOG_FOLDER)
                 return "the folder is as it was"
             aside = (f"_delta_log_not_verified_{number}" for number in count(1))
-            name = next(name for name in aside if not store.is_taken(name))
+            name = next(name for name in aside if not store.status(name))
             store.move(LOG_FOLDER, name)
             return f"the log was renamed to {name}, and the folder is Parquet as it was"
 
@@ -285,7 +285,7 @@ def plan_to_parquet(table: Table | str | Path) -> ParquetPlan:
     if reason is not None:
         raise errors.UnsupportedTableError(f"{table.name} can't become plain Parquet: {reason}.")
     aside = table.path.parent / f"_{table.path.name}.delta-{table.version}"
-    if local_store(aside, _WHAT).is_taken(LOG_FOLDER):
+    if local_store(aside, _WHAT).status(LOG_FOLDER):
         raise errors.InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
     files = pa.table({"path": paths, "size_bytes": table.files().sizes}).sort_by("path")
     schema = StructType.fromJson(dict(snapshot.metadata.schema))

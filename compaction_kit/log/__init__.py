@@ -66,8 +66,7 @@ class TransactionLog:
             name and kind (string; "commit", "checkpoint" and so on), version and size_bytes (int64),
             modification_time (timestamp), needed (bool; whether readers of the latest version read the file).
         """
-        files = self._list()
-        segment = find_segment(files)
+        segment = find_segment(files := self._list())
         sources = checkpoint_sources(self._store, segment.checkpoint)
         needed = {file.name for file in segment.commits}.union(*(source.names for source in sources))
         return pa.table(

@@ -114,13 +114,8 @@ class LocalStore(Store):
         os.makedirs(self.place(place), exist_ok=exist_ok)
 
     def move(self, place: str, to: str) -> None:
-        """Move a file or folder; missing folders are made, and folders left empty below the root deleted."""
-        target = self.place(to)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.rename(self.place(place), target)
-        with contextlib.suppress(OSError):
-            while not os.path.isabs(place) and (place := os.path.dirname(place)):
-                os.rmdir(self.place(place))
+        """Move a file or folder; missing folders are made, and folders left empty deleted."""
+        os.renames(self.place(place), self.place(to))
 
     def delete_empty(self, place: str = "") -> None:
         """Delete a folder and those in it, as far as they hold nothing else."""

@@ -97,10 +97,6 @@ class Store:
         """Return whether a folder is at a place."""
         return bool((found := self.status(place)) and found.is_folder)
 
-    def is_taken(self, place: str) -> bool:
-        """Return whether anything is at a place."""
-        return self.status(place) is not None
-
     def may_write(self, place: str = "") -> bool:
         """Return whether a folder can be written to; a store refuses when it is written to."""
         return True

@@ -150,4 +150,4 @@ def ranges(versions: Sequence[int]) -> str:
 
 def still_there(store: Store, paths: list[str]) -> list[bool]:
     """Return whether each path is on disk."""
-    return list(map(store.listed().is_taken, paths))
+    return [status is not None for status in map(store.listed().status, paths)]

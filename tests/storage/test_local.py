@@ -37,7 +37,7 @@ def test_links_are_neither_files_nor_folders_and_names_are_utf8(store: LocalStor
     others = dict.fromkeys(("link", "round", "broken", "pipe"), (False, False))
     assert kinds == {"p=1": (False, True)} | others
     for name in others:
-        assert (store.is_file(name), store.is_folder(name), store.is_taken(name)) == (False, False, True)
+        assert (store.is_file(name), store.is_folder(name), bool(store.status(name))) == (False, False, True)
     found = []
     for place, entries in store.walk():
         entries[:] = [entry for entry in entries if entry.name != "_delta_log"]

@@ -41,7 +41,7 @@ def test_a_place_is_relative_to_the_folder_or_a_uri(store: Store, monkeypatch: p
     assert store.relative(store.uri(place)) == place
     assert store.relative(store.uri(place).replace("s3a:", "s3:")) == place
     assert store.relative(f"{store.root}-other/a") is None
-    assert (store.status("p=1/b"), store.is_folder("p=1"), store.is_taken("p=2")) == (None, True, False)
+    assert (store.status("p=1/b"), store.is_folder("p=1"), store.status("p=2")) == (None, True, None)
     with pytest.raises(FileNotFoundError):
         store.read("p=1/b")
 
@@ -54,8 +54,8 @@ def test_a_folder_is_listed_by_one_request_and_so_is_all_of_it(store: Store, on_
     listed = store.listed()
     on_s3.requests.clear()
     assert {place: {e.name for e in entries} for place, entries in listed.walk()} == walked
-    assert listed.is_taken("p=1/a b%20.parquet")
-    assert not listed.is_taken("p=1/b")
+    assert listed.status("p=1/a b%20.parquet")
+    assert not listed.status("p=1/b")
     assert on_s3.requests == []
     with pytest.raises(errors.TableNotFoundError, match="nowhere does not exist"):
         store.entries("nowhere")
