@@ -17,7 +17,6 @@ from compaction_kit.compat import enforces_retention
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import LOG_FOLDER, look_at_log
 from compaction_kit.log.protocol import check_not_managed
-from compaction_kit.retention import GUARD, IGNORE_RETAIN
 from compaction_kit.session import get_spark
 from compaction_kit.sql import identifiers, name_parts, plain_path
 from compaction_kit.storage import S3_SCHEMES, Store, open_store
@@ -65,15 +64,9 @@ class Handle:
         session = self.session
         return None if session is None else session.conf.get(key, None)
 
-    @property
-    def has_guard(self) -> bool:
-        """Whether Delta refuses to read versions older than the retention of deleted files."""
-        return enforces_retention(self.session) and (self.conf(GUARD) or "true").lower() == "true"
-
-    @property
-    def ignores_retain(self) -> bool:
-        """Whether VACUUM goes by the table's property and not by its RETAIN, unless that is 0."""
-        return enforces_retention(self.session) and (self.conf(IGNORE_RETAIN) or "true").lower() == "true"
+    def goes_by(self, rule: str) -> bool:
+        """Whether Delta goes by a rule of `retention`, GUARD or IGNORE_RETAIN, as it does by default."""
+        return enforces_retention(self.session) and (self.conf(rule) or "true").lower() == "true"
 
     @property
     def commit_risk(self) -> str | None:

@@ -9,7 +9,7 @@ from compaction_kit.times import millis
 
 PROPERTY = "delta.deletedFileRetentionDuration"
 LOG_PROPERTY = "delta.logRetentionDuration"
-# With this setting of the session, Delta refuses to read versions older than `PROPERTY`.
+# By default Delta refuses to read versions older than `PROPERTY`, and VACUUM ignores RETAIN, unless it is 0.
 GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 IGNORE_RETAIN = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _UNITS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600}

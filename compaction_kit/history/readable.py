@@ -17,7 +17,7 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
 from compaction_kit.log.protocol import unsupported_type_change
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.retention import cutoff, table_retention
+from compaction_kit.retention import GUARD, cutoff, table_retention
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
 UNSUPPORTED = "unsupported"
@@ -175,7 +175,7 @@ class FilesByVersion:
         conditions = {
             LOG_GONE: ~(self.in_log & self.has_commit),
             UNSUPPORTED: np.array([id(schema) in refused for schema in self.schemas]),
-            BLOCKED: is_old & ~is_latest & self.handle.has_guard,
+            BLOCKED: is_old & ~is_latest & self.handle.goes_by(GUARD),
             MISSING: self.count(missing) > 0,
         }
         return np.select([*conditions.values()], [*conditions], default=YES).astype(object)

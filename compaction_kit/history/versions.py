@@ -20,7 +20,7 @@ from compaction_kit.history.readable import (
     read_files_by_version,
 )
 from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
-from compaction_kit.retention import LOG_PROPERTY, parse_retention
+from compaction_kit.retention import GUARD, LOG_PROPERTY, parse_retention
 from compaction_kit.times import millis, session_zone, show_time
 
 _STAMP = pa.timestamp("ms", "UTC")
@@ -227,7 +227,7 @@ def _readable_until(needs: FilesByVersion) -> np.ndarray:
     spans = needs.files.select(["added", "removed"])
     spans = spans.append_column("at", expiry.take(pc.index_in(needs.files["path"], value_set=paths)))
     until = np.full(len(needs.versions), _NEVER)
-    if needs.handle.has_guard:
+    if needs.handle.goes_by(GUARD):
         until[:-1] = needs.times[:-1] + kept
     for span in spans.group_by(["added", "removed"]).aggregate([("at", "min")]).to_pylist():
         within = slice(span["added"] - needs.first, span["removed"] - needs.first)

@@ -46,7 +46,7 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
             f"removed files for, which Delta's check {_CHECK} refuses: choose that or longer, or change its "
             f"property {PROPERTY}."
         )
-    if chosen and handle.ignores_retain:
+    if chosen and handle.goes_by(IGNORE_RETAIN):
         raise InvalidArgumentError(
             f'retention="{retention}" would be ignored: since 4.1 Delta uses the table\'s property '
             f"{PROPERTY} ({hours(configured)} hours) unless RETAIN is 0; change the property, or set "

@@ -16,7 +16,7 @@ from compaction_kit.folder import COLUMNS, WithFiles
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import YES, FilesByVersion, read_files_by_version
 from compaction_kit.records import Plan
-from compaction_kit.retention import cutoff, hours
+from compaction_kit.retention import IGNORE_RETAIN, cutoff, hours
 from compaction_kit.text import as_html_table, format_count, format_files, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
@@ -128,7 +128,7 @@ class VacuumPlan(WithFiles, Plan):
             ]
         if self.keep_versions:
             lines.append(self._kept_versions())
-        if self.retention > self.table_retention and self.handle.ignores_retain:
+        if self.retention > self.table_retention and self.handle.goes_by(IGNORE_RETAIN):
             lines.append(
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
                 f"{hours(self.table_retention)} hours, the table property; run() keeps them for {kept_hours}."
