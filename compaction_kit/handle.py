@@ -4,7 +4,6 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -23,13 +22,17 @@ from compaction_kit.storage import S3_SCHEMES, Store, open_store
 from compaction_kit.times import now, to_instant
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Handle:
-    """Name, store and log of one table, and the session that it was opened with, if any."""
+    """Name, store and log of one table, and the session that was given, or has been started, for it."""
 
     name: str
     store: Store
-    given: SparkSession | None = field(default=None, repr=False)
+    kept: SparkSession | None = field(default=None, repr=False)
+    log: TransactionLog = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.log = TransactionLog(self.store)
 
     @property
     def folder_name(self) -> str:
@@ -41,23 +44,17 @@ class Handle:
         """Its folder, as Spark's readers and SQL take it."""
         return self.store.uri()
 
-    @cached_property
-    def log(self) -> TransactionLog:
-        """The table's log."""
-        return TransactionLog(self.store)
-
     @property
     def spark(self) -> SparkSession:
         """The session that works on the table; started when first asked for, or if it was stopped."""
-        kept = vars(self).get("spark", self.given)
-        if kept is None or active_spark(kept) != kept:
-            kept = vars(self)["spark"] = get_spark(s3=self._scheme in S3_SCHEMES)
-        return kept
+        if self.kept is None or active_spark(self.kept) != self.kept:
+            self.kept = get_spark(s3=self._scheme in S3_SCHEMES)
+        return self.kept
 
     @property
     def session(self) -> SparkSession | None:
         """The session if one runs; none is started."""
-        return active_spark(vars(self).get("spark", self.given))
+        return active_spark(self.kept)
 
     def conf(self, key: str) -> str | None:
         """The value of a setting of the session; None without one, or without a session."""
