@@ -30,7 +30,8 @@ from compaction_kit.verify import Fingerprint
 
 # Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_SETTINGS = threading.RLock()
+# Over Spark Connect: one run at a time has its settings in the session. Else: RDD.toDF is put back at once.
+_SETTINGS, _COPYING = threading.RLock(), threading.Lock()
 _TAG = re.compile(
     r"compaction_kit (?P<strategy>\w+), plan (?P<plan>\w+)"
     r"(?:, proved (?P<rows>\d+) rows (?P<first>-?[0-9a-f]+) (?P<second>-?[0-9a-f]+) by (?P<readers>[\w+]+))?$"
@@ -61,7 +62,7 @@ def settings(
 def _copied(spark: SparkSession) -> SparkSession:
     if not has_jvm(spark):
         return spark
-    with _SETTINGS:
+    with _COPYING:
         to_df = RDD.toDF
         own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
         # PySpark lets RDDs make DataFrames of the session that was made last.
