@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from functools import partial
 
+from pyspark.sql import SparkSession
+
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import reason_of
 from compaction_kit.execute.commits import Commit, net_files, restore, restored
@@ -18,6 +20,7 @@ from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
 from compaction_kit.execute.work import Adds, Run, no_progress
 from compaction_kit.handle import Handle
+from compaction_kit.log.protocol import Metadata
 from compaction_kit.retention import GUARD
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint, fingerprint
@@ -49,14 +52,12 @@ def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fi
         record.span("proof", start, time.time(), f"both sides, by {' and '.join(found.readers)}")
         record.bytes_compared += size_bytes
         return found
-    # Delta sets it only where it plans the read itself.
-    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if snapshot.metadata.is_mapped_by_id else {}
     sides: list[Fingerprint] = []
 
     def watch(watched: Watched) -> None:
         record.comparing(size_bytes * (len(sides) + watched.tasks / max(watched.num_tasks, 1)) / 2)
 
-    with session_confs(run.spark, WHOLE_FILES | by_id):
+    with reading(run.spark, snapshot.metadata):
         for content in contents(run.handle, (gone, new), versions):
             with record.step("proof", "what replaced it" if sides else "what was replaced"):
                 sides.append(run_watched(run.spark, content, watch, is_final=False))
@@ -148,6 +149,13 @@ def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
     done = back_to(version)
     undone = done.read_version
     return undone, (done if undone == last else back_to(undone)).version
+
+
+def reading(spark: SparkSession, metadata: Metadata) -> contextlib.AbstractContextManager[None]:
+    """Let Spark, in a `with` block, read every row of a table's files, or fail; see `contents`."""
+    # Delta sets it only where it plans the read itself.
+    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}
+    return session_confs(spark, WHOLE_FILES | by_id)
 
 
 def contents(

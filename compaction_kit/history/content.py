@@ -14,8 +14,8 @@ from compaction_kit.compat import has_jvm
 from compaction_kit.errors import RunCancelled, RunFailedError, reason_of
 from compaction_kit.execute.commits import has_tag, stored_proof
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
-from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
-from compaction_kit.execute.proof import contents
+from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
+from compaction_kit.execute.proof import contents, reading
 from compaction_kit.execute.work import Adds
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import FilesByVersion
@@ -110,8 +110,6 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
     if not gone and not new:
         return _NOTHING, _NOTHING
     spark = handle.spark
-    # Delta sets this only where it plans the read itself.
-    by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if before.metadata.is_mapped_by_id else {}
     try:
         with quiet_errors():
             try:
@@ -119,7 +117,7 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
                 return found, found
             except NotCompared:
                 pass
-            with session_confs(spark, WHOLE_FILES | by_id):
+            with reading(spark, before.metadata):
                 return _fingerprint(handle, version, gone), _fingerprint(handle, other, new)
     except (*SPARK_ERRORS, ContentDiffers) as error:
         if any(sign in str(error) for sign in MISSING_FILE):
