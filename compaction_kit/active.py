@@ -6,12 +6,16 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
+from compaction_kit.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def active_spark(given: SparkSession | None = None) -> SparkSession | None:
     """Return a session, or, if there is none or it has ended, the one that runs in this process, if any."""
+    if given is not None and not hasattr(type(given), "sql"):
+        raise InvalidArgumentError(f"spark={given!r} is no Spark session: give one, or leave it out.")
     # Where nothing has imported PySpark, no session runs.
     if "pyspark" not in sys.modules:
         return None

@@ -180,7 +180,7 @@ class CompactionPlan(BinPlan):
             VerificationError: The content differs; the message says what became of the commit.
         """
         handle, strategies = self._handle, (Reorg(),) if self.is_purge else STRATEGIES
-        cost = cost_of(handle, self, strategy, may_read=False)
+        cost = cost_of(handle, self, str(strategy), may_read=False)
         result = run_plan(handle, self, strategies, PROOF_READERS, strategy, verify, progress)
         return learn(cost, result)
 

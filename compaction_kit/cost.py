@@ -25,7 +25,7 @@ from compaction_kit.plan import BinPlan
 from compaction_kit.plan.predict import count_rows
 from compaction_kit.records import Record
 from compaction_kit.session import cache_folder
-from compaction_kit.text import GIB, MIB, format_count, format_range, format_size
+from compaction_kit.text import GIB, MIB, format_count, format_range, format_size, parse_number
 
 _PROOF, _SAMPLE, _KEPT = "proof", "sample", "rates.json"
 # Seconds on one core by each strategy, as far as no run shows it, of: a session that starts, a first run in
@@ -92,6 +92,7 @@ class Cost(Record):
 
     def price(self, per_gib: float = 0.0, per_hour: float = 0.0) -> tuple[float, float]:
         """Return what run and proof cost, from and to, by prices of a GiB read or written and of an hour."""
+        per_gib, per_hour = parse_number(per_gib, "per_gib"), parse_number(per_hour, "per_hour")
         (low, high), gib = self.total(), 2 * (self.bytes_read + self.bytes_written) / GIB
         return per_gib * gib + per_hour * low / 3600, per_gib * gib + per_hour * high / 3600
 

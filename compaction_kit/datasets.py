@@ -15,7 +15,6 @@ from datetime import datetime
 from functools import partial
 from importlib.machinery import ModuleSpec
 from itertools import groupby
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from compaction_kit.errors import InvalidArgumentError, MissingDependencyError, StorageError, show_value
-from compaction_kit.text import parse_count
+from compaction_kit.errors import InvalidArgumentError, MissingDependencyError, StorageError
+from compaction_kit.text import parse_count, parse_number
 
 # The rows of each new file, without partition columns, by its path in the table.
 _Commit = dict[str, pa.Table]
@@ -94,8 +93,7 @@ def shaped_table(
     counts = {"files": files, "rows": rows, "commits": commits, "partitions": partitions, "seed": seed}
     for name, number in counts.items():
         parse_count(number, name, 0 if name in ("partitions", "seed") else 1)
-    if not isinstance(skew, Real) or not skew >= 0:
-        raise InvalidArgumentError(f"skew={show_value(skew)} is out of range: give a number from 0 on.")
+    parse_number(skew, "skew")
     weights = np.arange(1, max(partitions, 1) + 1, dtype=float) ** -skew
     num_files = [max(1, round(files * len(weights) * share)) for share in weights / weights.sum()]
     # The partition of each file, in the order of the commits: partitions take turns.

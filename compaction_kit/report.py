@@ -64,8 +64,8 @@ def write_report(path: str | Path, title: str, *parts: Any) -> Path:
     body = element("body", element("main", element("h1", title), made, *map(section, parts)))
     page = f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
     try:
-        Path(path).write_text(page, encoding="utf-8")
-    except OSError as error:
-        why = f"{path} can't be written ({error.strerror}): name a file in a folder that you may write to."
-        raise InvalidArgumentError(why) from None
-    return Path(path)
+        (file := Path(path)).write_text(page, encoding="utf-8")
+    except (OSError, TypeError, ValueError) as error:
+        why = f"path={path!r} can't be written ({getattr(error, 'strerror', error)})"
+        raise InvalidArgumentError(f"{why}: name a file in a folder that you may write to.") from None
+    return file

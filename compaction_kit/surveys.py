@@ -190,7 +190,7 @@ def survey(
 def reporting(progress: bool | ReportTable | None, noun: str) -> Iterator[ReportTable]:
     """Give a function that reports progress as `survey` does; `noun` is what is counted."""
     if progress is not True:
-        yield progress or (lambda done, total, name: None)
+        yield progress if callable(progress) else (lambda done, total, name: None)
         return
     with closing(ProgressBar()) as bar:
         yield lambda done, total, name: bar(

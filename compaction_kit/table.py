@@ -296,7 +296,7 @@ class Table:
         day. Bins are OPTIMIZE's, and become one file each, whose bytes are predicted as a plan's.
 
         Args:
-            days: How many days.
+            days: How many days, ten years at most.
             max_files: The most files that a full read may open. None: twice as many as a compaction leaves
                 today, but at least 100.
             vacuum_days: Days between vacuums with the table's retention; there are none if nothing is done.
@@ -308,9 +308,8 @@ class Table:
             EmptyTableError: The table has no live file.
             UnsupportedTableError: The table is clustered, or VACUUM can't be planned.
         """
-        most = 1 if max_files is None else max_files
-        for name, number in {"days": days, "max_files": most, "vacuum_days": vacuum_days}.items():
-            parse_count(number, name)
+        parse_count(days, "days", most=3_650), parse_count(vacuum_days, "vacuum_days")
+        parse_count(1 if max_files is None else max_files, "max_files")
         limits, planner = self.thresholds(min_file_size, max_file_size), self.planner()
         if planner.clustering is not None:
             raise UnsupportedTableError(

@@ -42,25 +42,29 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
         size_bytes = value
     if size_bytes is None:
         raise InvalidArgumentError(
-            f"{name}={show_value(value)} is not a size: give a whole number of bytes or text such as "
-            '"128 MiB".'
+            f'{name}={show_value(value)} is not a size: give a whole number of bytes or text such as "1 GiB".'
         )
     if not 1 <= size_bytes <= _LARGEST:
         raise InvalidArgumentError(f"{name}={value!r} is out of range: give 1 byte to 8 EiB.")
     return int(size_bytes)
 
 
-def parse_count(value: Any, name: str, least: int = 1) -> int:
-    """Return a value that is a whole number of at least `least`.
+def parse_count(value: Any, name: str, least: int = 1, most: int = _LARGEST) -> int:
+    """Return a value that is a whole number from `least` to `most`; see `parse_number`."""
+    return int(parse_number(value, name, least, most, "a whole number"))
+
+
+def parse_number(value: Any, name: str, least: int = 0, most: int = _LARGEST, noun: str = "a number") -> Any:
+    """Return a value that is a number from `least` to `most`.
 
     Raises:
         InvalidArgumentError: It is not; the message has `name`.
     """
-    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_whole or value < least:
-        what = "is out of range" if is_whole else "is not a whole number"
-        raise InvalidArgumentError(f"{name}={value!r} {what}: give a whole number from {least} on.")
-    return int(value)
+    is_one = isinstance(value, Real if noun == "a number" else Integral) and not isinstance(value, bool)
+    if not is_one or not least <= value <= most:
+        what, end = "out of range" if is_one else f"not {noun}", "on" if most == _LARGEST else f"to {most:,}"
+        raise InvalidArgumentError(f"{name}={value!r} is {what}: give {noun} from {least} {end}.")
+    return value
 
 
 def parse_spark_size(value: str, name: str) -> int:

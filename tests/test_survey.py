@@ -139,6 +139,7 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
 def test_many_tables_at_once_are_what_they_are_one_by_one(lake: Path) -> None:
     calls, names = list[tuple[int, int, str]](), find_tables(lake) * 3
     together = survey(names, progress=lambda *call: calls.append(call)).to_arrow()
+    assert survey(names, progress=5).to_arrow().equals(together)  # type: ignore[arg-type]
     assert [call[:2] for call in calls] == [(done, 24) for done in range(1, 25)]
     assert sorted(name for _, _, name in calls) == sorted(names)
     one_by_one = pa.concat_tables([survey([name]).to_arrow() for name in names])

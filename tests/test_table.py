@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import datasets, errors, find_sink_logs, find_tables, get_spark, open_table, survey
 from compaction_kit.active import active_spark
+from compaction_kit.report import write_report
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 from tests.conftest import SetConf
@@ -104,7 +105,15 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
         (lambda table: table.diff(0, "1"), "version='1' is not a whole number"),
         (partial(datasets.shaped_table, rows=2.5), "rows=2.5 is not a whole number"),  # type: ignore[arg-type]
         (partial(datasets.shaped_table, seed="a"), "seed='a' is not a whole number"),  # type: ignore[arg-type]
-        (lambda table: table.log.actions("1"), "version='1' has no commit"),
+        (lambda table: table.log.actions("1"), "version='1' is not a whole number"),
+        (lambda table: table.log.actions([]), "version=[] is not a whole number"),
+        (lambda table: table.forecast(days=10**30), "out of range: give a whole number from 1 to 3,650"),
+        (lambda table: table.plan_compaction().run([]), 'strategy="[]" is unknown'),
+        (lambda table: table.plan_compaction().cost.price("x"), "per_gib='x' is not a number"),
+        (lambda table: open_table(table.path, table), "is no Spark session: give one"),
+        (lambda _: write_report(None, "words"), "path=None can't be written"),  # type: ignore[arg-type]
+        (lambda _: write_report("a\0b", "words"), r"path='a\x00b' can't be written"),
+        (partial(datasets.shaped_table, skew="1"), "skew='1' is not a number"),  # type: ignore[arg-type]
     ],
 )
 def test_a_value_of_another_type_is_refused_by_name(shaped: Path, call: Any, says: str) -> None:

@@ -59,7 +59,7 @@ def _choices(
 ) -> tuple[list[Strategy], Strategy | None]:
     """Return the strategies for such plans, and the one that is asked for by name."""
     named = {each.name: each for each in strategies}
-    if strategy != AUTO and strategy not in named:
+    if strategy not in [AUTO, *named]:
         raise errors.InvalidArgumentError(
             f'strategy="{strategy}" is unknown: use one of {", ".join([AUTO, *named])}.'
         )

@@ -34,6 +34,7 @@ from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
 from compaction_kit.log.sources import checkpoint_sources, commit_sources
 from compaction_kit.storage import Store, open_store
+from compaction_kit.text import parse_count
 from compaction_kit.times import millis, show_time, to_instant
 
 __all__ = ["TransactionLog"]
@@ -118,7 +119,7 @@ class TransactionLog:
             >>> actions.select(["action", "path", "num_records"]).to_pylist()[1]
             {'action': 'add', 'path': 'origin=EWR/flights-2013-01-12.parquet', 'num_records': 234}
         """
-        files = self._list()
+        files, version = self._list(), parse_count(version, "version", 0)
         if checkpoint:
             checkpoints = complete_checkpoints(files)
             if version not in checkpoints:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.plan.order import DEFAULT_PARTITIONS
 from compaction_kit.plan.predict import count_rows
-from compaction_kit.text import GIB, parse_size, parse_spark_size
+from compaction_kit.text import GIB, parse_number, parse_size, parse_spark_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,13 +111,10 @@ def thresholds(
     ratio = max_deleted_rows_ratio
     if ratio is None:
         ratio = float(conf(f"{_OPTIMIZE}.maxDeletedRowsRatio") or default.max_deleted_rows_ratio)
-    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 <= ratio <= 1:
-        raise InvalidArgumentError(
-            f"max_deleted_rows_ratio={ratio!r} is not a share: give a number from 0 to 1."
-        )
+    ratio = float(parse_number(ratio, "max_deleted_rows_ratio", most=1))
     batch = _size(conf, f"{_OPTIMIZE}.batchSize", None, batch_size, "batch_size")
     most_records = max(int(conf("spark.sql.files.maxRecordsPerFile") or 0), 0)
-    return Thresholds(lower, upper, float(ratio), batch, most_records)
+    return Thresholds(lower, upper, ratio, batch, most_records)
 
 
 def _size(conf: Conf, setting: str, default: D, given: Size = None, name: str = "") -> int | D:

@@ -24,8 +24,8 @@ from compaction_kit.records import Record
 from compaction_kit.retention import parse_retention
 from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, read_entries, setting
 from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, project
-from compaction_kit.storage import Store, local_store, open_store
-from compaction_kit.text import format_count, format_seconds, format_size
+from compaction_kit.storage import LocalStore, Store, local_store, open_store
+from compaction_kit.text import format_count, format_seconds, format_size, parse_count, parse_number
 from compaction_kit.times import millis
 
 _SINK_FOLDER = "_spark_metadata"
@@ -60,8 +60,7 @@ def find_sink_logs(root: str | Path) -> list[str]:
             subfolders[:] = [name for name in subfolders if name.startswith("_")]
         if _SOURCES_FOLDER in subfolders:
             for entry in open_store(f"{folder}/{_SOURCES_FOLDER}").entries():
-                place = f"{folder}/{_SOURCES_FOLDER}/{entry.name}"
-                store = open_store(place)
+                store = open_store(place := f"{folder}/{_SOURCES_FOLDER}/{entry.name}")
                 if entry.is_folder and _kind_of(store, _list_files(store)) == Kind.SOURCE:
                     found.append(place)
             subfolders.clear()
@@ -102,7 +101,7 @@ def sink_log(path: str | Path, policy: Policy | None = None) -> "SinkLog":
     if not store.is_folder():
         raise NotASinkLogError(f"{store.root} is a file: {_ADVICE}.")
     below = (folder for folder in (_SINK_FOLDER, f"{_SOURCES_FOLDER}/0") if store.is_folder(folder))
-    store = store.below(next(below, ""))
+    store = LocalStore(store.real(next(below, "")))
     listed = _list_files(store)
     kind = _kind_of(store, listed)
     if kind is None or not listed:
@@ -249,13 +248,14 @@ class SinkLog(Record):
             seconds_between: The seconds from one batch to the next; None for the median so far.
 
         Raises:
-            InvalidArgumentError: `retention` is no length of time, or was given for a source.
+            InvalidArgumentError: A value can't be used, or `retention` was given for a source.
         """
         is_source = self.kind == Kind.SOURCE
         if retention is not None and is_source:
-            why = f'retention="{retention}" is for sinks, and {self.name} is a source\'s log.'
-            raise InvalidArgumentError(why)
-        between = self.pace.between if seconds_between is None else timedelta(seconds=seconds_between)
+            raise InvalidArgumentError(f"retention={retention!r} is for sinks, and this is a source's log.")
+        num_batches, between = parse_count(num_batches, "num_batches", most=100_000), self.pace.between
+        if seconds_between is not None:
+            between = timedelta(seconds=parse_number(seconds_between, "seconds_between", most=10**9))
         pace, begin = replace(self.pace, between=between), millis(self.read_at)
         times = self.entries["timestamp" if is_source else "modification_time"].cast(pa.int64()).to_numpy()
         length = None if retention is None else parse_retention(retention)

@@ -55,10 +55,6 @@ class LocalStore(Store):
         """Return the absolute path of a place without symbolic links."""
         return os.path.realpath(self.place(place))
 
-    def below(self, place: str) -> LocalStore:
-        """Return the store of a folder."""
-        return LocalStore(self.real(place))
-
     def status(self, place: str = "") -> Entry | None:
         path = self.place(place)
         try:
