@@ -14,7 +14,7 @@ from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, f
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.plan.partitions import partition_groups
-from compaction_kit.query import QUOTED
+from compaction_kit.query import HALF, QUOTED
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal
 
@@ -33,7 +33,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     Raises:
         InvalidArgumentError: The predicate can't be parsed, or uses anything but partition columns.
     """
-    if not isinstance(where, str):
+    if not isinstance(where, str) or HALF.search(where):
         raise InvalidArgumentError(
             f"where={where!r} is not a predicate: write SQL, such as \"origin = 'JFK'\"."
         )

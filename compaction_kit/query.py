@@ -17,6 +17,7 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 MISSING_FILE = ("FILE_NOT_EXIST", "FileNotFoundException")
 
 _TABLE = "{table}"
+HALF = re.compile(r"[\ud800-\udfff]")  # of a character of UTF-16: Java doesn't take it
 # A text or an identifier in quotes.
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"|`[^`]*`"""
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
@@ -49,7 +50,7 @@ def parse_query(spark: SparkSession, query: Query) -> ParsedQuery:
     """
     if callable(query):
         return ParsedQuery(getattr(query, "__name__", repr(query)), query)
-    if not isinstance(query, str) or not query.strip():
+    if not isinstance(query, str) or not query.strip() or HALF.search(query):
         raise InvalidArgumentError(
             f"query={query!r} is not a query: give SQL with {_TABLE} for the table, a condition such as "
             '"id < 3", or a function of a DataFrame.'

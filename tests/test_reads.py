@@ -82,6 +82,7 @@ def test_runs_of_a_function_take_turns_and_medians_are_of_them(spark: SparkSessi
     ("query", "says"),
     [
         (7, "query=7 is not a query"),
+        ("id = '\ud800'", "is not a query"),
         ("SELECT count(*) FROM hours", "names neither the table nor {table}"),
         ("id <", "Syntax error at or near end of input."),
         ("SELECT idx FROM {table}", 'query="SELECT idx FROM {table}" can\'t be used at version 0'),
