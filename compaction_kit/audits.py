@@ -151,7 +151,7 @@ def _claims(
     """Return a row per rewrite of a table; those without an outcome are to be compared."""
     row, handle = dict.fromkeys(ROW.names) | {"table": name}, None
     try:
-        handle = open_table(place, spark).handle
+        handle = open_table(place, spark).handle.listed()
         commits = rewrites(handle.log, since).select(_COMMIT).to_pylist()
         reasons = _why_gone(handle, [commit["version"] for commit in commits]) if commits else []
     except Exception as error:

@@ -2,7 +2,7 @@
 
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -43,6 +43,12 @@ class Handle:
     def uri(self) -> str:
         """Its folder, as Spark's readers and SQL take it."""
         return self.store.uri()
+
+    def listed(self) -> "Handle":
+        """Return a handle whose log is as it is now; see `TransactionLog.listed`."""
+        one = replace(self)
+        one.log = self.log.listed()
+        return one
 
     @property
     def spark(self) -> SparkSession:

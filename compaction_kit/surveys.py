@@ -203,13 +203,13 @@ def _survey_table(
 ) -> Facts:
     row: Facts = dict.fromkeys(ROW.names) | {"table": name}
     try:
-        table = open_table(place, spark)
+        log = open_table(place, spark).log.listed()
         # Not kept: the snapshots would replace those of tables that the user works with.
-        files = Files(table.log.snapshot(keep=False))
+        files = Files(log.snapshot(keep=False))
         stats = files.stats()
         row |= {"version": files.version} | {name: getattr(stats, name) for name in _STATS}
         row |= _overlap(files)
-        found = table.log.last_operation("OPTIMIZE", metadata=files.snapshot.metadata)
+        found = log.last_operation("OPTIMIZE", metadata=files.snapshot.metadata)
         row["last_optimize"] = found and found[1]
         # Without an estimate from samples: a survey reads no data files.
         plan = BinPlan.of(Planner(files, rules), limits)

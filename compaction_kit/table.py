@@ -310,13 +310,14 @@ class Table:
         """
         parse_count(days, "days", most=3_650), parse_count(vacuum_days, "vacuum_days")
         parse_count(1 if max_files is None else max_files, "max_files")
-        limits, planner = self.thresholds(min_file_size, max_file_size), self.planner()
+        limits, table = self.thresholds(min_file_size, max_file_size), Table(self.handle.listed())
+        planner = table.planner()
         if planner.clustering is not None:
             raise UnsupportedTableError(
                 f"A forecast packs files by size, and the table is clustered by "
                 f"{', '.join(planner.clustering.columns)}: see plan_compaction().amplification()."
             )
-        return forecast(self.handle, planner, limits, days, max_files, vacuum_days)
+        return forecast(table.handle, planner, limits, days, max_files, vacuum_days)
 
     def history(self) -> pa.Table:
         """Return one row per commit in the log; see `history.read_history`."""

@@ -1,5 +1,6 @@
 """The front door, and what it says to bad input. tests/log has the damaged logs, tests/execute the runs."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,8 @@ from pyspark.sql import SparkSession
 from compaction_kit import datasets, errors, find_sink_logs, find_tables, get_spark, open_table, survey
 from compaction_kit.active import active_spark
 from compaction_kit.report import write_report
+from compaction_kit.storage import Entry, LocalStore
+from compaction_kit.table import Table
 from compaction_kit.text import GIB, MIB
 from tests import folders, handmade
 from tests.conftest import SetConf
@@ -109,10 +112,10 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
         (lambda table: table.log.actions([]), "version=[] is not a whole number"),
         (lambda table: table.forecast(days=10**30), "out of range: give a whole number from 1 to 3,650"),
         (lambda table: table.plan_compaction().run([]), 'strategy="[]" is unknown'),
+        (lambda table: table.plan_compaction(where="a = '\ud800'"), "is not a predicate"),
         (lambda table: table.plan_compaction().cost.price("x"), "per_gib='x' is not a number"),
         (lambda table: open_table(table.path, table), "is no Spark session: give one"),
         (lambda _: write_report(None, "words"), "path=None can't be written"),  # type: ignore[arg-type]
-        (lambda table: table.plan_compaction(where="a = '\ud800'"), "is not a predicate"),
         (lambda _: write_report("a\0b", "words"), r"path='a\x00b' can't be written"),
         (partial(datasets.shaped_table, skew="1"), "skew='1' is not a number"),  # type: ignore[arg-type]
     ],
@@ -136,6 +139,31 @@ def test_a_table_of_the_catalog_opens_by_name_in_the_session_given_or_the_runnin
     words = "no such path", "no such Delta table"
     for name in ("no_such_table", "default.no_such_table", "no_such_schema.t"):
         refused(partial(open_table, name), errors.TableNotFoundError, name, *words)
+
+
+@pytest.mark.parametrize(
+    ("call", "most"),
+    [
+        (lambda table: table.diff(1, 3), 1),
+        (lambda table: table.plan_restore(1), 1),
+        (lambda table: table.forecast(), 1),
+        # Once to open it.
+        (lambda table: survey([table.path]), 2),
+    ],
+    ids=["diff", "restore", "forecast", "survey"],
+)
+def test_the_log_is_listed_once(
+    shaped: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Table], object], most: int
+) -> None:
+    table, listed, entries = open_table(shaped), Counter[str](), LocalStore.entries
+
+    def counted(store: LocalStore, place: str = "") -> list[Entry]:
+        listed[place] += 1
+        return entries(store, place)
+
+    monkeypatch.setattr(LocalStore, "entries", counted)
+    call(table)
+    assert listed["_delta_log"] == most
 
 
 @pytest.mark.works("local disk", "read")

@@ -203,21 +203,22 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         It would add back 0 files (0 B in total) and remove 1,074 files (...), as version 366; ...
         A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """
-    latest = handle.log.snapshot().version
-    handle.log.segment(parse_count(version, "version", 0))
+    now = handle.listed()
+    latest = now.log.snapshot().version
+    now.log.segment(parse_count(version, "version", 0))
     if version == latest:
         raise InvalidArgumentError(
             f"version={version} is the latest, so there is nothing to restore: choose an earlier one."
         )
-    diff = diff_versions(handle, latest, version)
-    needs = read_files_by_version(handle)
+    diff = diff_versions(now, latest, version)
+    needs = read_files_by_version(now)
     status = needs.statuses()[needs.versions == version]
     if LOG_GONE in status:
         raise InvalidArgumentError(
             f"version={version} can't be restored: the log lacks a commit that it needs; choose a version "
             "that versions() calls readable."
         )
-    new, old = (handle.log.snapshot(one).metadata for one in (latest, version))
+    new, old = (now.log.snapshot(one).metadata for one in (latest, version))
     return RestorePlan(
         handle,
         latest,
@@ -245,7 +246,7 @@ def _check(plan: RestorePlan) -> None:
 def _commit(plan: RestorePlan, spark: SparkSession) -> None:
     """Commit what RESTORE commits, without its joins if both versions have the same metadata."""
     handle = plan.handle
-    old, new = handle.log.snapshot(plan.target), handle.log.snapshot(plan.version)
+    old, new = map(handle.log.listed().snapshot, (plan.target, plan.version))
     if has_jvm(spark) and len(old.live) + len(new.live) < _MANY_FILES:
         adds, gone = (
             one.adds(without(one.live, file_keys(other.live))) for one, other in ((old, new), (new, old))
