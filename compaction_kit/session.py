@@ -67,7 +67,7 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
             from `config` ("spark.hadoop.fs.s3a.endpoint") or the environment ("AWS_ACCESS_KEY_ID").
 
     Raises:
-        SessionError: The active session can't read Delta, no Java fits, or Spark did not start.
+        SessionError: The active session can't read Delta, no Java fits, or Spark did not start or answer.
 
     Examples:
         >>> ck.get_spark().range(3).count()
@@ -76,7 +76,7 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
     with _STARTING:
         active = active_spark()
         if active is None and "SPARK_REMOTE" in os.environ:
-            active = SparkSession.builder.getOrCreate()
+            active = _answering(SparkSession.builder.getOrCreate())
         if active is None:
             try:
                 return _start(config or {}, s3)
@@ -106,6 +106,19 @@ def quiet_errors() -> Iterator[None]:
 def cache_folder() -> Path:
     """Return the kit's folder in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
+
+
+def _answering(spark: SparkSession) -> SparkSession:
+    import grpc  # type: ignore[import-untyped]
+
+    try:
+        # PySpark's client itself tries for minutes.
+        grpc.channel_ready_future(spark.client._channel).result(timeout=20)
+        return spark
+    except grpc.FutureTimeoutError:
+        spark.client.close()
+        why = f"The server {spark.client.host} that SPARK_REMOTE names did not answer in 20 s"
+        raise SessionError(f"{why}: start it, or unset SPARK_REMOTE.") from None
 
 
 def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:

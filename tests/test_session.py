@@ -181,6 +181,16 @@ def test_a_start_without_what_it_needs_is_refused_in_a_sentence(tmp_path: Path) 
     assert without_memory.endswith("Invalid maximum heap size: -Xmxlots")
 
 
+@pytest.mark.nightly
+def test_a_server_of_spark_connect_that_does_not_answer_is_given_up_soon() -> None:
+    ask = "from compaction_kit import get_spark, errors\ntry: get_spark()\nexcept errors.SessionError as e:"
+    start = time.monotonic()
+    said = run_python("-c", f"{ask} print(e)", SPARK_REMOTE="sc://127.0.0.1:9/;token=secret").stdout
+    assert said.startswith("The server 127.0.0.1 that SPARK_REMOTE names did not answer in ")
+    assert "secret" not in said
+    assert time.monotonic() - start < 60
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_session_without_delta_plans_and_is_refused_in_a_sentence_where_it_is_needed(shaped: Path) -> None:
