@@ -140,6 +140,8 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     known = cache_folder() / "jars" / f"{digest}.txt"
     java_home = find_java_home(cache_folder())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):
+        os.environ["LC_ALL"] = "C.UTF-8"  # else Java finds no file whose name isn't ASCII
     builder = SparkSession.builder.master("local[*]").appName("compaction_kit").config(map=settings)
     with contextlib.ExitStack() as stack:
         if not _kept_jars(known):

@@ -15,6 +15,7 @@ from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import cache_folder, quiet_errors
+from tests.conftest import CopyOf
 from tests.processes import run_python, start_python
 
 pytestmark = pytest.mark.spark
@@ -189,6 +190,17 @@ def test_a_server_of_spark_connect_that_does_not_answer_is_given_up_soon() -> No
     assert said.startswith("The server 127.0.0.1 that SPARK_REMOTE names did not answer in ")
     assert "secret" not in said
     assert time.monotonic() - start < 60
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_in_a_locale_without_a_character_set_a_table_of_any_name_is_compacted(
+    copy_of: CopyOf, shaped: Path
+) -> None:
+    table = copy_of(shaped)
+    table = table.rename(table.with_name("tablé"))
+    run = "import os, compaction_kit as ck; print(ck.open_table(os.environ['TABLE']).plan_compaction().run())"
+    assert "as planned" in run_python("-c", run, TABLE=str(table), LC_ALL="C").stdout
 
 
 @pytest.mark.slow
