@@ -17,7 +17,8 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 MISSING_FILE = ("FILE_NOT_EXIST", "FileNotFoundException")
 
 _TABLE = "{table}"
-HALF = re.compile(r"[\ud800-\udfff]")  # of a character of UTF-16: Java doesn't take it
+# Half of a character of UTF-16, which Java doesn't take.
+HALF = re.compile(r"[\ud800-\udfff]")
 # A text or an identifier in quotes.
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"|`[^`]*`"""
 _COMMENT = r"--[^\n]*|/\*.*?\*/"

@@ -64,7 +64,8 @@ def write_report(path: str | Path, title: str, *parts: Any) -> Path:
     body = element("body", element("main", element("h1", title), made, *map(section, parts)))
     page = f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
     try:
-        (file := Path(path)).write_text(page, encoding="utf-8")
+        file = Path(path)
+        file.write_text(page, encoding="utf-8")
     except (OSError, TypeError, ValueError) as error:
         why = f"path={path!r} can't be written ({getattr(error, 'strerror', error)})"
         raise InvalidArgumentError(f"{why}: name a file in a folder that you may write to.") from None

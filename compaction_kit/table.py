@@ -308,7 +308,8 @@ class Table:
             EmptyTableError: The table has no live file.
             UnsupportedTableError: The table is clustered, or VACUUM can't be planned.
         """
-        parse_count(days, "days", most=3_650), parse_count(vacuum_days, "vacuum_days")
+        parse_count(days, "days", most=3_650)
+        parse_count(vacuum_days, "vacuum_days")
         parse_count(1 if max_files is None else max_files, "max_files")
         limits, table = self.thresholds(min_file_size, max_file_size), Table(self.handle.listed())
         planner = table.planner()

@@ -99,7 +99,8 @@ class CompactionResult(Record):
         sums = {name: sum(batches[name].to_pylist()) for name in _SUMS}
         versions = tuple(commit.version for commit in commits)
         before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
-        files = [*map(Files, map(run.log.listed().snapshot, (before, after)))]
+        log = run.log.listed()
+        files = [Files(log.snapshot(version)) for version in (before, after)]
         column = plan.clustering_column if versions else None
         return cls(
             strategy.name if commits else "none",
