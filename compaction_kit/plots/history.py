@@ -70,28 +70,33 @@ def history(ledger: pa.Table) -> Chart:
 def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) -> Chart:
     """Draw each file from the version that added it to the one that removed it; a line marks a version.
 
-    `lives` are what `TransactionLog.lifetimes` returns, `history` what `Table.history()` returns.
+    `lives` are what `TransactionLog.lifetimes` returns, `history` what `Table.history()` returns. A file that
+    was added back, or got a deletion vector, keeps its row.
     """
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
-    num_files, live = format_count(len(pc.unique(lives["path"])), "file"), lives["removed"].null_count
-    title = f"{num_files} in {format_count(latest + 1, 'version')}, {live:,} live now"
+    num_files, live = len(pc.unique(lives["path"])), lives["removed"].null_count
+    title = f"{format_count(num_files, 'file')} in {format_count(latest + 1, 'version')}, {live:,} live now"
     figure = style.chart(style.WIDTH, 3.2, title if len(lives) else "No version has a file")
     axis = figure.subplots()
     kinds, is_fine = _kinds_of(history), len(lives) > _MOST_BARS
     # Boxes that begin and end in the same pixels are one.
     step = latest // _MOST_STEPS + 1 if is_fine else 1
     added, removed = (pc.fill_null(lives[name], latest + 1).to_numpy() for name in ("added", "removed"))
-    columns = {"added": added - added % step, "removed": -(-removed // step) * step}
-    columns["kind"] = np.array([kinds.get(version, "written") for version in added.tolist()], str)
-    # Few files have a bar each.
-    spans = pa.table(columns | {"bar": np.arange(len(lives)) * (not is_fine)})
-    bars = spans.group_by(spans.column_names).aggregate([([], "count_all")])
-    bars = bars.sort_by([("added", "ascending"), ("removed", "ascending")])
-    added, removed, counts = (bars[name].to_numpy() for name in ("added", "removed", "count_all"))
-    bottom, names = np.cumsum(counts), np.array(bars["kind"].to_pylist(), str)
+    names = np.array([kinds.get(version, "written") for version in added.tolist()], str)
+    added, removed = added - added % step, -(-removed // step) * step
+    paths = lives["path"].take(pa.array(np.lexsort((names, removed, added)))).unique()
+    rows = pc.index_in(lives["path"], value_set=paths).to_numpy()
+    order = np.lexsort((rows, names, removed, added))
+    sides = [side[order] for side in (added, removed, names, rows)]
+    # Of many files, rows side by side with the same life share a bar; few have a bar each.
+    runs = [*sides[:3], sides[3] - np.arange(len(lives)) * is_fine]
+    begins = np.any([run[1:] != run[:-1] for run in runs], axis=0)
+    starts = np.flatnonzero(np.append(True, begins)[: len(lives)])
+    counts = np.diff(np.append(starts, len(lives)))
+    added, removed, names, bottom = (side[starts] for side in sides)
     for name, look in _ADDED_BY.items():
         mine = names == name
-        sides = [side[mine] for side in (added - 0.5, removed - 0.5, bottom - counts, bottom)]
+        sides = [side[mine] for side in (added - 0.5, removed - 0.5, bottom, bottom + counts)]
         # Without an edge of their own, bars of less than a pixel let the paper through between them.
         edge = look[0] if is_fine and not look[1] else "white"
         style.boxes(axis, sides, look, edge, 0.4 if is_fine else 0.6)
@@ -99,7 +104,7 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
         axis.axvline(version, color=INK, linewidth=1, linestyle="--")
         style.note(axis, f"version {version}", (version, 0), (3, 3), annotation_clip=False)
     xlim = min(lives["added"].to_pylist(), default=0) - 0.5, latest + 0.5
-    axis.set(ylabel="files, by when they were added", xlim=xlim, ylim=(max(len(lives), 1), 0))
+    axis.set(ylabel="files, by when first added", xlim=xlim, ylim=(max(num_files, 1), 0))
     _version_axis(axis)
     style.count_ticks(axis.yaxis)
     style.calm(axis, "x")
@@ -165,8 +170,7 @@ def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
             how = style.fill(look) | {"edgecolor": TOMBSTONED}
             axis.fill_between(edges, top, top + height, step="post", linewidth=0, label=label, **how)
             top = top + height
-    width = max(len(numbers) / 40, 0.5)
-    right = edges[-1]
+    width, right = max(len(numbers) / 40, 0.5), edges[-1]
     if orphaned_bytes:
         axis.bar(right + width, orphaned_bytes, width, label="orphaned", **style.fill(_STORED["orphaned"]))
         right += 2 * width
@@ -205,15 +209,11 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
         np.select([now, refused[0]], ["readable", "blocked"], "gone before"),
         np.select([then, now, refused[1]], ["readable", "lost", "blocked"], "gone before"),
     ]
-    counts = (
-        f"{format_count(int(now.sum()), 'version')} can be read now, {int(then.sum()):,} after, "
-        f"{int((now & ~then).sum()):,} lost"
-    )
+    lost = f"{int(then.sum()):,} after, {int((now & ~then).sum()):,} lost"
+    counts = f"{format_count(int(now.sum()), 'version')} can be read now, {lost}"
+    columns = zip(*storage.to_pydict().values(), strict=True)
+    stored = [f"{kind} {format_size(now)} now and {format_size(after)} after" for kind, now, after in columns]
     rows, totals = storage.to_pylist(), np.zeros(2)
-    stored = [
-        f"{row['kind']} {format_size(row['size_bytes'])} now and {format_size(row['size_bytes_after'])} after"
-        for row in rows
-    ]
     figure = style.titled(Chart((style.WIDTH, 3.6)), finding, counts, f"Stored: {', '.join(stored)}")
     # By hand: the axes keep their place below a title of one line or two.
     figure.subplots_adjust(left=0.07, right=0.98, top=0.76, bottom=0.13, hspace=0.9)

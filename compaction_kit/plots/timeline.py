@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,8 +30,8 @@ _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
 _BAR = 0.78
 # The width of the axes and of a digit, in points: what a label needs room for.
 _AXES_POINTS, _DIGIT_POINTS, _LABEL_POINTS = 400.0, 5.4, 9
-# Characters of a run's or a step's name that fit before its finding or its bars.
-_LONGEST_NAME = 24
+# What fits of a run's or a step's name before its finding or its bars.
+_short = partial(style.short, most=24)
 # Sums of seconds may miss each other by as much.
 _INSTANT = 1e-9
 
@@ -68,9 +69,7 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
     lasted = {name: max(float(step.ends.max()) for step in steps) for name, steps in runs.items()}
     findings = {name: _finding(steps, lasted[name], not name) for name, steps in runs.items()}
     title = findings.get("") or _comparison(lasted)
-    sentences = [
-        (f"{name}: {findings[name]}. " if name else "") + _times(steps) for name, steps in runs.items()
-    ]
+    sentences = [f"{name}: {findings[name]}. " * bool(name) + _times(steps) for name, steps in runs.items()]
     sentences += [f"{name}: no time was recorded" for name in named if name not in runs]
     heights = [sum(step.inches for step in steps) + 0.35 for steps in runs.values()]
     figure = style.chart(style.WIDTH, 0.9 + sum(heights), title, *sentences)
@@ -90,8 +89,7 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
 def lanes(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return a lane from 0 for each span: the lowest that is free when it begins."""
     found = np.zeros(len(starts), dtype=np.int64)
-    free: list[int] = []
-    busy: list[tuple[float, int]] = []
+    free, busy = list[int](), list[tuple[float, int]]()
     for position in np.argsort(starts, kind="stable"):
         while busy and busy[0][0] <= starts[position] + _INSTANT:
             heapq.heappush(free, heapq.heappop(busy)[1])
@@ -116,10 +114,6 @@ def _steps_of(spans: pa.Table) -> list[_Step]:
             inches = min(_LANE_HEIGHT * max(int(lane.max()) + 1, 2), _MOST_LANES_HEIGHT)
         steps.append(_Step(name, part, starts, ends, lane, int(lane.max()) + 1, inches, covered))
     return steps
-
-
-def _short(name: str) -> str:
-    return style.short(name, _LONGEST_NAME)
 
 
 def _finding(steps: Sequence[_Step], end: float, with_rest: bool) -> str:

@@ -58,6 +58,19 @@ LIVES = {
     "many": (0, [(f"f{i}", i % 2, 2) for i in range(100)], 2, {"written", "changed"}),
     "trimmed": (1, [("a", 1, None), ("b", 2, None)], 2, {"there before", "compacted"}),
     "alone": (0, [("a", 0, None)], 1, {"written"}),
+    # A file that is added back keeps its row: the title and the axis count files.
+    "back": (
+        0,
+        [("a", 0, 1), ("b", 0, None), ("c", 1, 2), ("a", 2, None)],
+        4,
+        {"written", "changed", "compacted"},
+    ),
+    "many back": (
+        0,
+        [(f"{i % 80}", i // 80 * 2, (1, None)[i // 80]) for i in range(160)],
+        2,
+        {"written", "compacted"},
+    ),
 }
 
 
@@ -69,11 +82,12 @@ def test_files_are_bars_coloured_by_what_added_them_and_many_with_the_same_life_
     history = HISTORY.slice(first) if len(rows) > 1 else HISTORY.slice(0, 1)
     figure = plots.lifetimes(lives_of(*rows), history, version=min(len(rows) - 1, 1))
     num_live = sum(removed is None for *_, removed in rows)
-    counts = f"{len(rows)} files in 3 versions" if len(rows) > 1 else "1 file in 1 version"
+    num_files = len({path for path, *_ in rows})
+    counts = f"{num_files} files in 3 versions" if len(rows) > 1 else "1 file in 1 version"
     assert figure.get_suptitle() == f"{counts}, {num_live} live now"
     (axis,) = figure.axes
     assert sum(len(one.get_paths()) for one in axis.collections if isinstance(one, PolyCollection)) == bars
-    assert axis.get_ylim() == (len(rows), 0)
+    assert axis.get_ylim() == (num_files, 0)
     assert legend_of(figure) == legend
 
 
