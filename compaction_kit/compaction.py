@@ -209,7 +209,7 @@ class CompactionPlan(BinPlan):
         """Draw the sizes alone, and those after another plan of the same files as an outline."""
         return plots.before_after(
             self.source.sizes,
-            self.sizes_after,
+            None if self.is_empty else self.sizes_after,
             min_file_size=None if self.clustered_by or self.is_purge else self.thresholds.min_file_size,
             max_file_size=self.thresholds.target_file_size,
             largest=self.planner.largest_bin,

@@ -45,7 +45,7 @@ def file_sizes(histogram: Histogram, small_file_size: int, num_small: int | None
 
 def before_after(
     before: np.ndarray,
-    after: np.ndarray,
+    after: np.ndarray | None,
     *,
     min_file_size: int | None = None,
     max_file_size: int | None = None,
@@ -55,11 +55,16 @@ def before_after(
 ) -> Chart:
     """Draw two histograms of the bytes of each live file, one above the other, on one scale.
 
-    Lines mark the minimum, below which a file is marked too, and the largest size of a bin. `largest` are the
-    bytes of the largest bin that there could be: "after" is a plan's prediction, and the axes have room for
-    every plan of these files; None if it is no prediction. `former` are the files after the plan before this
-    one, drawn as an outline. `figure` may be a part of one; None for a figure of its own.
+    Lines mark the minimum, below which a file is marked too, and the target. `after` is None if nothing is to
+    be done. `largest` are the bytes of the largest bin that there could be: "after" is a plan's prediction,
+    and the axes have room for every plan of these files; None if it is no prediction. `former` are the files
+    after the plan before this one, drawn as an outline. `figure` may be a part of one; None for its own.
     """
+    finding = f"Nothing to do: {format_count(len(before), 'file')}, {format_size(before.sum())}"
+    if after is not None:
+        sizes = f"{format_size(before.sum())} → {'about ' * (largest is not None)}{format_size(after.sum())}"
+        finding = f"{len(before):,} → {format_count(len(after), 'file')}, {sizes}"
+    after = before if after is None else after
     figure, upper, lower = _place_sizes(figure)
     now, then = Histogram.of(before), Histogram.of(after)
     histograms = [now, then] if former is None else [now, then, Histogram.of(former)]
@@ -71,15 +76,14 @@ def before_after(
     _panel(lower, then, np.zeros(len(then.num_files), dtype=bool), tops, NEW)
     if former is not None:
         _outline(lower, histograms[2])
-    names, about = (("before", "after"), "") if largest is None else (("now", "after (predicted)"), "about ")
+    names = ("before", "after") if largest is None else ("now", "after (predicted)")
     for axes, name in zip((upper, lower), names, strict=True):
         axes[0].set_title(name, loc="left", y=1.0, pad=3, fontsize=9, color=INK)
     if min_file_size is not None:
         _threshold(upper, min_file_size, "minimum")
     if max_file_size is not None:
         _threshold(lower, max_file_size, "target")
-    sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
-    return style.titled(figure, f"{len(before):,} → {format_count(len(after), 'file')}, {sizes}")
+    return style.titled(figure, finding)
 
 
 def _place_sizes(figure: Chart | None) -> tuple[Chart, list[Axes], list[Axes]]:

@@ -39,6 +39,9 @@ def test_before_and_after_are_on_one_scale_and_a_prediction_says_that_it_is_one(
     figure = plots.before_after(SIZES, SIZES[2:], min_file_size=MIB, max_file_size=4 * MIB, largest=44 * MIB)
     assert str(figure.get_label()) == "4 → 2 files, 43.0 MiB → about 43 MiB"
     assert "predicted" in figure.axes[3].get_title(loc="left")
+    figure = plots.before_after(SIZES, None, min_file_size=MIB, max_file_size=4 * MIB, largest=44 * MIB)
+    assert str(figure.get_label()) == "Nothing to do: 4 files, 43.0 MiB"
+    assert heights(figure.axes[3]) == 4
 
 
 def test_the_axes_are_those_of_the_files_whatever_the_plan() -> None:
