@@ -59,12 +59,13 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
 
 def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
     """What is new, what is rewritten and what stays, in bytes."""
-    sizes = {
-        "is new": sum(row["size_bytes"] for row in rows if row["state"] == "new"),
-        "is rewritten": sum(row["size_bytes"] for row in rows if row["is_rewritten"]),
-        "stays": sum(row["size_bytes"] for row in rows if not row["is_rewritten"]),
-    }
-    return ", ".join(f"{format_size(size)} {what}" for what, size in sizes.items() if size)
+    new = sum(row["size_bytes"] for row in rows if row["state"] == "new")
+    rewritten = sum(row["size_bytes"] for row in rows if row["is_rewritten"])
+    # All that is new is rewritten.
+    sizes = {"is new": new, "is rewritten": rewritten} if rewritten > new else {"is new and rewritten": new}
+    sizes["stays"] = sum(row["size_bytes"] for row in rows) - rewritten
+    found = [f"{format_size(size)} {what}" for what, size in sizes.items() if size]
+    return "All " * (len(found) == 1) + ", ".join(found)
 
 
 def extents(

@@ -41,7 +41,7 @@ class TestInVoila(FirstLook):
         expect(verdict.locator("b")).to_have_text("6 files of 6 are not clustered by id, value yet.")
         part(page, "Plan")
         drawn = figure(page, "ck-plan-figure")
-        expect(drawn).to_have_attribute("aria-label", re.compile(r"^(\S+ KiB) is new, \1 is rewritten$"))
+        expect(drawn).to_have_attribute("aria-label", re.compile(r"^All \S+ KiB is new and rewritten$"))
         part(page, "My query")
         page.get_by_label("Query", exact=True).fill("id < 150")
         page.locator("button.ck-count").click()

@@ -30,6 +30,8 @@ def test_the_cubes_figure_says_what_is_new_what_is_rewritten_and_what_stays() ->
     complete = ("b", 9, "complete cube", False)
     figure = plots.cubes(cubes(partial, new, complete), 8 * MIB)
     assert str(figure.get_label()) == "1 MiB is new, 4 MiB is rewritten, 9 MiB stays"
+    for rows, finding in (((new,), "All 1 MiB is new and rewritten"), ((complete,), "All 9 MiB stays")):
+        assert str(plots.cubes(cubes(*rows), MIB).get_label()) == finding
     (axis,) = figure.axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["no cube yet", "cube b", "cube a"]
     widths = [bar.get_width() for bar in axis.patches if isinstance(bar, Rectangle)]

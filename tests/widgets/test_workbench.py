@@ -852,7 +852,7 @@ def test_a_clustered_table_is_planned_by_its_cubes_and_run(tmp_path: Path) -> No
     assert [is_shown(at(bench, f"ck-{name}")) for name in ("min", "where", "order", "budget")] == [False] * 4
     assert is_shown(at(bench, "ck-max"))
     assert is_shown(at(bench, "ck-full"))
-    assert " is new, " in at(bench, "ck-plan-figure").value
+    assert " is new and rewritten" in at(bench, "ck-plan-figure").value
     folds(bench, "Plan").selected_index = 1
     assert "A value of id is in 1.0 of 6 files, on average" in at(bench, "ck-comparison-figure").value
     at(bench, "ck-full").value = True
