@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.log.protocol import Metadata
+from compaction_kit.text import format_count
 from compaction_kit.times import millis
 
 PROPERTY = "delta.deletedFileRetentionDuration"
@@ -46,6 +47,8 @@ def cutoff(at: datetime, retention: timedelta) -> int:
     return millis(at) - retention // timedelta(milliseconds=1)
 
 
-def hours(length: timedelta) -> str:
-    """Format a length of time in hours: "168", "0.5"."""
-    return f"{length / timedelta(hours=1):g}"
+def in_words(length: timedelta) -> str:
+    """Format a length of time, whole days as days: "7 days", "36 hours", "0.5 hours", "0 hours"."""
+    days, rest = divmod(length, timedelta(days=1))
+    hours = length / timedelta(hours=1)
+    return format_count(days, "day") if days and not rest else f"{hours:g} hour{'s' * (hours != 1)}"

@@ -15,7 +15,7 @@ from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, latest
 from compaction_kit.history.versions import read_log_expiry
 from compaction_kit.log.listing import Kind
 from compaction_kit.log.paths import is_within
-from compaction_kit.retention import GUARD, IGNORE_RETAIN, LOG_PROPERTY, PROPERTY, hours, parse_retention
+from compaction_kit.retention import GUARD, IGNORE_RETAIN, LOG_PROPERTY, PROPERTY, in_words, parse_retention
 from compaction_kit.text import format_count, format_list, parse_count
 from compaction_kit.vacuum.run import ranges
 
@@ -42,14 +42,14 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
     chosen = -(-chosen // _HOUR) * _HOUR
     if (handle.conf(_CHECK) or "true").lower() != "false":
         raise InvalidArgumentError(
-            f'retention="{retention}" is shorter than the {hours(configured)} hours that the table keeps '
+            f'retention="{retention}" is shorter than the {in_words(configured)} that the table keeps '
             f"removed files for, which Delta's check {_CHECK} refuses: choose that or longer, or change its "
             f"property {PROPERTY}."
         )
     if chosen and handle.goes_by(IGNORE_RETAIN):
         raise InvalidArgumentError(
             f'retention="{retention}" would be ignored: since 4.1 Delta uses the table\'s property '
-            f"{PROPERTY} ({hours(configured)} hours) unless RETAIN is 0; change the property, or set "
+            f"{PROPERTY} ({in_words(configured)}) unless RETAIN is 0; change the property, or set "
             f"{IGNORE_RETAIN} to false."
         )
     return min(chosen, configured)

@@ -16,7 +16,7 @@ from compaction_kit.folder import COLUMNS, WithFiles
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import YES, FilesByVersion, read_files_by_version
 from compaction_kit.records import Plan
-from compaction_kit.retention import IGNORE_RETAIN, cutoff, hours
+from compaction_kit.retention import IGNORE_RETAIN, cutoff, in_words
 from compaction_kit.text import as_html_table, format_count, format_files, format_list, format_size
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
@@ -106,7 +106,8 @@ class VacuumPlan(WithFiles, Plan):
         before = _check_fresh(self)
         readable = before.versions[before.statuses() == YES].tolist()
         handle.warn_of_commit_risk()
-        retain = f" RETAIN {hours(self.retention)} HOURS" if self.retention < self.table_retention else ""
+        hours = f"{self.retention / timedelta(hours=1):g}"
+        retain = f" RETAIN {hours} HOURS" if self.retention < self.table_retention else ""
         with reporting(handle.store, self.files, progress) as look:
             if not self.is_empty:
                 delete(handle, self.files, self.empty_directories, retain, look)
@@ -115,23 +116,23 @@ class VacuumPlan(WithFiles, Plan):
 
     def explain(self) -> str:
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
-        kept_hours = hours(self.retention)
-        kept = f"files removed less than {kept_hours} hours before are kept"
+        retention = in_words(self.retention)
+        kept = f"files removed less than {retention} before are kept"
         if self.is_empty:
             lines = [f"VACUUM on {show_time(self.at)} would delete nothing: {kept}."]
         else:
             lines = [
                 self._cost(),
                 f"VACUUM on {show_time(self.at)} would delete {self._deleted()}; {kept}.",
-                f"A query or write that began more than {kept_hours} hours before and still runs may need "
-                "these files.",
+                f"A query or write that began more than {retention} before and still runs may need these "
+                "files.",
             ]
         if self.keep_versions:
             lines.append(self._kept_versions())
         if self.retention > self.table_retention and self.handle.goes_by(IGNORE_RETAIN):
             lines.append(
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
-                f"{hours(self.table_retention)} hours, the table property; run() keeps them for {kept_hours}."
+                f"{in_words(self.table_retention)}, the table property; run() keeps them for {retention}."
             )
         return "\n".join(filter(None, [*lines, self.warning]))
 
@@ -201,7 +202,7 @@ def plan_vacuum(
     Examples:
         >>> vacuum = ck.open_table("data/flights").plan_vacuum(at="2100-01-01")
         >>> vacuum.explain()
-        'VACUUM on 2100-01-01 00:00+00:00 would delete nothing: files removed less than 168 hours before ...'
+        'VACUUM on 2100-01-01 00:00+00:00 would delete nothing: files removed less than 7 days before are ...'
         >>> vacuum.kept.select(["reason", "num_files"]).to_pylist()
         [{'reason': 'live', 'num_files': 1095}]
     """
@@ -213,15 +214,8 @@ def plan_vacuum(
     needs = read_files_by_version(handle)
     chosen = decide.vacuum_retention(handle, needs.retention, retention)
     keep = decide.check_versions(needs, keep_versions)
-    return VacuumPlan(
-        handle=handle,
-        version=needs.latest,
-        at=moment,
-        retention=chosen,
-        table_retention=needs.retention,
-        keep_versions=keep,
-        **decide.decide(needs, keep, moment, cutoff(moment, chosen)),
-    )
+    decided = decide.decide(needs, keep, moment, cutoff(moment, chosen))
+    return VacuumPlan(handle, needs.latest, moment, chosen, needs.retention, keep, **decided)
 
 
 def _check_fresh(plan: VacuumPlan) -> FilesByVersion:

@@ -96,11 +96,7 @@ def reporting(
 
 
 def delete(
-    handle: Handle,
-    files: pa.Table,
-    directories: Sequence[str],
-    retain: str,
-    look: Callable[[], None],
+    handle: Handle, files: pa.Table, directories: Sequence[str], retain: str, look: Callable[[], None]
 ) -> None:
     """Let Delta delete files and empty folders that the log doesn't need, by VACUUM … USING INVENTORY.
 

@@ -283,9 +283,9 @@ def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path
     assert lost(days=8, keep=(1,)) == [2, 3, 4]
     assert "RETAIN" not in told(lab)
     assert lost(keep=(), retention=9) == []
-    assert "ignores RETAIN and would keep removed files for 168 hours, the table property; run()" in told(lab)
+    assert "ignores RETAIN and would keep removed files for 7 days, the table property; run()" in told(lab)
     move(lab, retention=6)
-    assert "6 days&quot; is shorter than the 168 hours" in lab.failure.value
+    assert "6 days&quot; is shorter than the 7 days" in lab.failure.value
     assert lab.finding is None
     assert lost(retention=7) == [1, 2, 3, 4]
     assert folders.listing(path) == before

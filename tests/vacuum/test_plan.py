@@ -242,7 +242,10 @@ def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
     hours = {"168 hours": 168, "1 week": 168, "INTERVAL 2 weeks": 336, "interval 6 days 25 hours": 169}
     week = ("interval 604800000 milliseconds", "interval +7 days", "interval 1 week 0 microseconds")
     hours |= dict.fromkeys(week, 168)
-    assert {text: table.plan_vacuum(text).retention / timedelta(hours=1) for text in hours} == hours
+    plans = {text: table.plan_vacuum(text) for text in hours}
+    assert {text: plan.retention / timedelta(hours=1) for text, plan in plans.items()} == hours
+    for text, words in (("1 week", "7 days"), ("interval 6 days 25 hours", "169 hours")):
+        assert f"began more than {words} before" in plans[text].explain()
     table = open_table(aged((1, [metadata(configuration={PROPERTY: "soon"}), add("a")])))
     refused(table.versions, InvalidArgumentError, f'{PROPERTY}="soon" is not a length of time')
 
@@ -256,7 +259,7 @@ def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
             ({"retention": length}, "is not a length of time")
             for length in (168, "-7 days", "8 days 3 fortnights")
         ),
-        ({"retention": "6 days"}, "is shorter than the 168 hours"),
+        ({"retention": "6 days"}, "is shorter than the 7 days"),
         *(({"keep_versions": one}, f"keep_versions={one!r} is not a list") for one in (1, "1", [True], [-1])),
         ({"keep_versions": [99]}, "the latest is 2; leave it out"),
         ({"keep_versions": [2, 0]}, "1 needed file missing (p/a); leave it out"),
