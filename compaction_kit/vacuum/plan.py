@@ -54,7 +54,8 @@ class VacuumPlan(WithFiles, Plan):
         versions_lost: The versions that can be read now but not afterwards, the latest too if it is older
             than the retention: VACUUM commits two versions after it (not on S3, by default), and then
             Delta's guard refuses it.
-        content_survives_as: For versions lost, one that can be read afterwards and has the same content.
+        content_survives_as: For versions lost, one that can be read afterwards and has the same content;
+            `version` + 2 is the last that VACUUM itself commits.
         content_survives_by: How that is known, as same_content_by of `Table.versions()`.
         warning: Sentences about kept versions that Delta's guard refuses, or whose commits Delta may delete;
             empty if there are none.
@@ -154,9 +155,8 @@ class VacuumPlan(WithFiles, Plan):
         lost = f"{len(self.versions_lost):,}" if self.versions_lost else "none"
         now = format_count(self.versions["readable"].to_pylist().count(YES), "readable version")
         title = f"VACUUM would lose {lost} of {now} and free {format_size(self.size_bytes)}"
-        if survives_as := self.content_survives_as:
-            survivors = ranges(sorted(set(survives_as.values())))
-            title += f"; the rows of {len(survives_as):,} of them survive in version {survivors}"
+        if many := len(self.content_survives_as):
+            title += f"; the rows of {many:,} of them survive in other versions"
         return plots.vacuum(self.storage, self.versions, title)
 
     def _cost(self) -> str:
@@ -164,8 +164,11 @@ class VacuumPlan(WithFiles, Plan):
         if lost := self.versions_lost:
             cost = f"{format_count(len(lost), 'version')} that can be read now would be lost: {ranges(lost)}."
         if survivors := self.content_survives_as:
-            by = self.content_survives_by
-            pairs = [f"{version} as {survivors[version]} ({by[version]})" for version in survivors]
+            by, own = self.content_survives_by, {self.version + 2: "VACUUM's own commit"}
+            pairs = [
+                f"{version} as {own.get(other, other)} ({by[version]})"
+                for version, other in survivors.items()
+            ]
             cost += f" The same content can still be read as another version: {format_list(pairs)}."
         return cost
 
