@@ -42,6 +42,7 @@ _AT_VACUUM: style.Looks = {
 }
 _STORED: style.Looks = {
     "live": (LIVE, ""),
+    "deletion vectors": (LIVE, "..."),
     "tombstoned": (TOMBSTONED, ""),
     "orphaned": (style.ORPHANED, "\\\\\\"),
 }

@@ -20,7 +20,7 @@ from compaction_kit.text import format_count, format_list, parse_count
 from compaction_kit.vacuum.run import ranges
 
 NEEDED = "needed by a kept version"
-TOMBSTONE, CHANGE_DATA, ORPHAN = "tombstone", "change data", "orphan"
+TOMBSTONE, CHANGE_DATA, ORPHAN, VECTORS = "tombstone", "change data", "orphan", "deletion vectors"
 _STAMP = pa.timestamp("ms", "UTC")
 _NO_PATHS = pa.array([], pa.string())
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -91,7 +91,8 @@ def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int)
     wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
     # The first reason that applies to a file counts.
     reasons = {
-        "live": _is_among(paths, needs.live["path"]),
+        "live": _is_among(paths, needs.live.filter(needs.live["is_data"])["path"]),
+        VECTORS: _is_among(paths, needs.live["path"]),
         "removed within the retention": _is_among(paths, needs.young_tombstones(since)["path"]),
         "written within the retention": pc.greater_equal(files["modification_time"], since).combine_chunks(),
         NEEDED: _is_among(paths, wanted),
@@ -185,8 +186,10 @@ def _refuse_links(needs: FilesByVersion) -> None:
 def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.Array) -> pa.Table:
     paths, sizes = on_disk["path"].combine_chunks(), on_disk["size_bytes"]
     live = _is_among(paths, needs.live["path"])
+    data = _is_among(paths, needs.live.filter(needs.live["is_data"])["path"])
     known = pc.or_(live, _is_among(paths, needs.files["path"], needs.tombstones["path"]))
-    kinds = {"live": live, "tombstoned": pc.and_not(known, live), "orphaned": pc.invert(known)}
+    kinds = {"live": data, VECTORS: pc.and_not(live, data), "tombstoned": pc.and_not(known, live)}
+    kinds["orphaned"] = pc.invert(known)
     is_kept = pc.invert(_is_among(paths, deleted))
 
     def total(mask: pa.Array) -> int:

@@ -46,9 +46,9 @@ class VacuumPlan(WithFiles, Plan):
             such folders is left for the next time.
         kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
             within the retention", "needed by a kept version", "a colon in its name" (VACUUM can't delete
-            such a file); not of hidden files, such as the log.
-        storage: The bytes of files that aren't hidden, before and after, by kind: "live", "tombstoned",
-            "orphaned".
+            such a file), "deletion vectors" (of live files); not of hidden files, such as the log.
+        storage: The bytes of files that aren't hidden, before and after, by kind: "live", "deletion vectors"
+            (of live files), "tombstoned", "orphaned".
         versions: The versions in the log: version, timestamp, readable and readable_after, with the values
             of `Table.versions()`.
         versions_lost: The versions that can be read now but not afterwards, the latest too if it is older
@@ -141,10 +141,8 @@ class VacuumPlan(WithFiles, Plan):
 
     def parts(self) -> tuple[object, ...]:
         """Return the sentences, a table of what is kept, and the figure."""
-        kept = [
-            (row["reason"], f"{row['num_files']:,}", format_size(row["size_bytes"]))
-            for row in self.kept.to_pylist()
-        ]
+        rows = zip(*self.kept.to_pydict().values(), strict=True)
+        kept = [(reason, f"{number:,}", format_size(size_bytes)) for reason, number, size_bytes in rows]
         table = [as_html_table(("reason to keep", "files", "bytes"), kept)] if kept else []
         return self.explain(), *table, self.plot()
 

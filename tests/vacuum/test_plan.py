@@ -87,7 +87,8 @@ def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None
         "stays": ("tombstone", 3, 0),
     }
     assert (now - plan.files["modification_time"][1].as_py()).days == 30
-    assert rows(plan.storage) == {"live": (1, 1), "tombstoned": (4, 0), "orphaned": (1, 0)}
+    vectors = {"deletion vectors": (0, 0)}
+    assert rows(plan.storage) == {"live": (1, 1)} | vectors | {"tombstoned": (4, 0), "orphaned": (1, 0)}
     table = aged((9, [add("old"), add("live")]), (5, [removed("old", 5), add("new")]), folder=table / "o")
     for path, days in (("young orphan", 1), ("a:b", 30), ("_hidden/secret", 30)):
         drop_file(table, path, days)
@@ -102,6 +103,11 @@ def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None
     age_file(min(table.glob("deletion_vector_*")), 30)
     handmade.write_commit(table, 2, [handmade.remove("unknown", int(now.timestamp() * 1000), vector)])
     assert rows(open_table(table).plan_vacuum().kept)["removed within the retention"][0] == 2
+    # Those of live files are kept, and are not among the live bytes that other parts name.
+    handmade.write_commit(table, 3, [handmade.remove("new"), add("new", vector=vector)])
+    plan = open_table(table).plan_vacuum()
+    (number, size), stored = rows(plan.kept)["deletion vectors"], rows(plan.storage)
+    assert (number, stored["deletion vectors"], stored["live"]) == (1, (size, size), (2, 2))
 
 
 def test_a_tombstone_goes_when_it_is_older_than_the_retention(aged: Aged) -> None:
