@@ -70,10 +70,7 @@ def set_by_choice(state: HasTraits, name: str, widget: w.Dropdown) -> None:
 
 
 class Slider(anywidget.AnyWidget):
-    """A labelled slider over whole numbers: the browser's own, in every notebook's front end.
-
-    ipywidgets' sliders have no label that a screen reader reads.
-    """
+    """A slider over whole numbers: the browser's own, as ipywidgets' have no label for screen readers."""
 
     _esm = parts.FOLDER / "slider.js"
     label = Unicode("", help="What is chosen").tag(sync=True)

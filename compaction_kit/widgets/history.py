@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import ipywidgets as w
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction_kit import plots, text
 from compaction_kit.files import Files
@@ -33,6 +34,7 @@ _CAN = {
     "missing files": "can't be read any more: files that it needs are gone",
     "log gone": "can't be read any more: its part of the log is gone",
 }
+_Say = Callable[[], str]
 _HINT = "A click or Enter shows a version; tick two of them, or press Space, to compare them."
 
 
@@ -46,9 +48,9 @@ class Past(NamedTuple):
 
 
 def restore_box(
-    state: WorkbenchState, version: Callable[[], int | None], description: Callable[[], str]
+    state: WorkbenchState, version: Callable[[], int | None], description: _Say, refusal: _Say = str
 ) -> w.VBox:
-    """Make a button that plans to restore a version, if there is one, and one that does what is planned."""
+    """Make a button that plans to restore a version, unless it is refused, and one that does as planned."""
     planning, running = state.planning_restore, state.restoring
 
     def plan() -> Any:
@@ -65,13 +67,14 @@ def restore_box(
     ask = parts.button("", "ck-ask-restore", lambda: state.plan_restore(version()))
     run = parts.button("", "ck-restore", state.restore, style="danger")
     keep = parts.button("Keep the table as it is", "ck-keep-table", planning.forget)
-    live(ask, can_ask, description=description, disabled=lambda: planning.running)
+    live(ask, can_ask, description=description, disabled=lambda: planning.running or refusal() != "")
     live(
         run,
         description=lambda: f"Restore version {version()}",
         disabled=lambda: not (plan() and plan().can_run),
     )
     said = [
+        Text("hint", "restore-refusal", refusal),
         Text("error", "restore-loss", lambda: explained()[0]),
         Text("warning", "restore-plan", lambda: "\n".join(explained()[1:])),
         live(JobBar(planning, "ck-planning-restore"), lambda: planning.asked == (version(),)),
@@ -103,6 +106,11 @@ def history_part(state: WorkbenchState) -> Part:
     def sentence() -> str:
         return _version_sentence(past().versions, state.version) if past() else ""
 
+    def refusal() -> str:
+        is_it = pc.field("version") == state.version
+        can = "" if earlier() is None else past().versions.filter(is_it)["readable"][0].as_py()
+        return f"Version {state.version} {_CAN[can]}." if can in ("missing files", "log gone") else ""
+
     def lifetimes() -> Any:
         return past() and (plots.lifetimes, past().lives, past().versions, state.version)
 
@@ -111,14 +119,16 @@ def history_part(state: WorkbenchState) -> Part:
         return (sentence() or None, *(draw(*tables) for draw, *tables in figures))
 
     (time, time_error), folds = _time_field(state), _commit_folds(state)
-    restore = restore_box(state, earlier, lambda: f"Restore version {state.version} …")
-    details = w.VBox([time, time_error, Text("text", "version-text", sentence), restore])
+    details = w.VBox([time, time_error, Text("text", "version-text", sentence)])
+    restore = restore_box(state, earlier, lambda: f"Restore version {state.version} …", refusal)
     figure = FigureView("ck-lifetimes-figure", lifetimes)
     asked = [state.reading, state.sampling, state.comparing, state.quoting]
     return Part(
         Text("text", "no-table", lambda: "" if state.table is not None else "No table is open."),
         JobBar(state.reading, "ck-reading"),
         live(w.Box([figure, _version_list(state, time), details]).add_class("ck-past"), past),
+        # Below the list, which keeps its place.
+        live(restore, past),
         folds,
         FigureView("ck-readable-figure", lambda: past() and (plots.readability, past().versions)),
         on=[state, *asked, state.planning_restore, state.restoring],
@@ -146,7 +156,8 @@ def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> P
     job.report(0.5, f"Read {text.format_count(len(versions), 'version')}; reading when each file lived")
     lives = table.log.lifetimes()[1]
     job.report(0.9, "Listing the versions")
-    found = Past(versions, lives, _version_rows(versions), versions["version"][-1].as_py())
+    rows = [*map(partial(_cells, session_zone()), reversed(versions.to_pylist()))]
+    found = Past(versions, lives, rows, versions["version"][-1].as_py())
     if files is state.files:
         state.version = found.latest
     return found
@@ -200,10 +211,13 @@ def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
         found = comparing.get(*sorted(state.compared))
         return found._repr_html_() if found else ""
 
+    def begin(_: object) -> None:
+        # They were chosen for another table's history.
+        grid.words, grid.order = "", [0, -1]
+
     grid = Grid("Versions", _COLUMNS, choose, order=[0, -1], tick_label=_HINT).add_class("ck-versions")
     fields.bind(state, "ticked", compared=grid)
-    # They were words of another table's history.
-    state.observe(lambda _: setattr(grid, "words", ""), "name")
+    state.observe(begin, "name")
     state.observe(comparing.forget, "compared")
     live(
         grid,
@@ -248,13 +262,7 @@ def _rows_table(found: Any) -> text.Html:
     return text.joined(text.paragraph(about), text.as_html_table(found.columns, cells))
 
 
-def _version_rows(versions: pa.Table) -> list[list[list[Any]]]:
-    """Return the cells of the list, newest version first: of each its text and what it is sorted by."""
-    zone = session_zone()
-    return [_cells(row, zone) for row in reversed(versions.to_pylist())]
-
-
-def _cells(row: dict[str, Any], zone: tzinfo | None) -> list[list[Any]]:
+def _cells(zone: tzinfo | None, row: dict[str, Any]) -> list[list[Any]]:
     version, time, change = row["version"], row["timestamp"], row["records_change"]
     operation, content = text.visible(row["operation"] or ""), _content(row)
     when = time and show_time(in_zone(time, zone).replace(tzinfo=None), "seconds")
@@ -290,8 +298,7 @@ def _content(row: dict[str, Any]) -> str:
 
 def _version_sentence(versions: pa.Table, version: int) -> str:
     """Say when a version was committed, whether it can be read, until when, and what has the same content."""
-    position = versions["version"].index(pa.scalar(version, pa.int64())).as_py()
-    (row,), zone = versions.slice(position, 1).to_pylist(), session_zone()
+    (row,), zone = versions.filter(pc.field("version") == version).to_pylist(), session_zone()
     when = f" of {show_time(in_zone(row['timestamp'], zone), 'milliseconds')}" if row["timestamp"] else ""
     operation, can = row["operation"] or "no commit", _CAN[row["readable"]]
     lines = [f"Version {row['version']}{when}, {operation}: it {can}."]

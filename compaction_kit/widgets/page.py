@@ -26,13 +26,8 @@ _SEEN = ("value", "rows", "selected_index", "children")
 def show_with_still(widget: w.DOMWidget, still: Callable[[], Html], text: str = "") -> DisplayHandle | None:
     """Show a widget, and after it what is left of it without a kernel; its style hides that where it lives.
 
-    Args:
-        widget: The widget.
-        still: Gives what it says and draws, without its controls; called when it is on screen.
-        text: The same for a terminal.
-
-    Returns:
-        What the still can be replaced by; None outside IPython.
+    `still` gives what it says and draws, without its controls, once it is on screen; `text` is the same for a
+    terminal. Returns the handle by which the still can be replaced; None outside IPython.
     """
     view = {"application/vnd.jupyter.widget-view+json": widget.get_view_spec()}
     display(view | {"text/html": "", "text/plain": ""}, raw=True)  # type: ignore[no-untyped-call]
@@ -109,10 +104,7 @@ class Page(w.VBox):
             self._place.update(data, raw=True)  # type: ignore[no-untyped-call]
 
     def _send_again(self, *_: object) -> None:
-        """Send the state of all widgets to a page that is on screen now.
-
-        Voilà's page asks for it once, before it listens: it misses what changes in between.
-        """
+        """Send the state of all widgets again: Voilà's page asks for it once, before it hears of changes."""
         for widget in parts.within([self]):
             widget.layout.send_state()
             widget.send_state()
@@ -122,11 +114,9 @@ class Page(w.VBox):
 
 
 class PartPage(Page):
-    """One part without the workbench, below a line that names the table, folder or schema that it shows.
+    """One `part` without the workbench, below a line that names the table, folder or schema that it shows.
 
-    Attributes:
-        state: What the part looks at: its inputs can be set, and its `plan` and `result` taken.
-        part: The part.
+    Inputs of its `state` can be set, and its `plan` and `result` taken.
     """
 
     def __init__(self, state: WorkbenchState, part: Part, *below: w.Widget):

@@ -184,6 +184,11 @@ def places_when_still(page: Page) -> list[list[str | int]]:
     return places
 
 
+def top_of(page: Page, selector: str) -> int:
+    """How far below the top of the workbench something is."""
+    return int(page.evaluate(_PLACES, [selector])[0][2])
+
+
 def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
     """Go from control to control, by keys alone, until one has the focus."""
     for _ in range(60):
@@ -492,6 +497,11 @@ class AnalystsPath(FirstLook):
         expect(page.locator(".ck-diff")).to_contain_text(f"{last - 2} → {last}")
         expect(listed.get_by_label(f"Compare {last - 2}")).to_be_checked()
         shoot_workbench(page, "history")
+        top = top_of(page, ".ck-versions")
+        page.locator("button.ck-ask-restore:visible").click()
+        expect(page.locator(".ck-restore-choice:visible")).to_be_visible(timeout=60 * SECOND)
+        assert top_of(page, ".ck-versions") == top
+        page.locator("button.ck-keep-table:visible").click()
         page.get_by_text("Actions of this commit").click()
         expect(page.locator(".ck-actions")).to_contain_text('{"add": {"path": "origin=EWR/')
 

@@ -725,9 +725,10 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     assert difference.value == table.diff(1, 3)._repr_html_()
     exec(part.as_code(), {})
     assert "table.diff(start=1, end=3)" in part.as_code()
-    grid.words = "write"
+    grid.words, grid.order = "write", [4, 1]
     open_table(bench, folder / "nested" / "b")
     assert (bench.state.compared, grid.ticked, grid.words, difference.value) == ([], [], "", "")
+    assert grid.order == [0, -1]
 
 
 def test_an_earlier_version_is_chosen_read_and_restored(own_bench: Workbench, own: Path) -> None:
@@ -775,13 +776,17 @@ def test_an_earlier_version_is_chosen_read_and_restored(own_bench: Workbench, ow
     click(bench, "ck-restore", "History")
     assert table.version == latest + 1 == state.version
     assert table.diff(1, latest + 1).same_content
-    # A version whose files are gone is not offered.
+    # A version whose files are gone is not offered, and it is said why.
+    assert not ask.disabled
     gone = next(path for path in folders.live(own / "a", 1) if "p0000" in path)
     deltalake.DeltaTable(str(own / "a")).delete("part = 'p0000'")
     (own / "a" / unquote(gone)).unlink()
     click(bench, "ck-refresh")
     grid.on_open(1)
-    click(bench, "ck-ask-restore", "History")
+    assert (is_shown(ask), ask.disabled) == (True, True)
+    assert "files that it needs are gone" in at(bench, "ck-restore-refusal", "History").value
+    state.plan_restore(1)
+    settle(bench)
     assert "be restored: 1 file that it needs is missing" in at(bench, "ck-restore-plan", "History").value
     assert at(bench, "ck-restore", "History").disabled
     refused = at(bench, "ck-planning-restore", "History")
