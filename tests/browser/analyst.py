@@ -408,6 +408,10 @@ class FirstLook:
                 # The page is still being laid out.
                 page.wait_for_timeout(100)
             assert cut_off == [], (name, cut_off)
+        if window[0] < 600:
+            drawn = page.locator(".ck-plan-figure .widget-html-content")
+            scrolls = "e => [e.scrollWidth > e.clientWidth, getComputedStyle(e).maskImage != 'none']"
+            assert drawn.evaluate(scrolls) == [True, True]
 
 
 class AnalystsPath(FirstLook):
