@@ -133,7 +133,7 @@ def predict_reads(
     step, spark, version = progress or (lambda share, text: None), handle.spark, plan.version
     query = with_table(query, handle.store, handle.name)
     parsed, plans, unpredicted = parse_query(spark, query), _plans(plan, query), ""
-    step(0.0, "Planning the query as it is now")
+    step(0.0, "Planning the query as it is now; a session's first query takes longest")
     with quiet_errors(), session_confs(spark, ANY_VERSION):
         # Not the URI, in which a % would be decoded.
         root = handle.store.root

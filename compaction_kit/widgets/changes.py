@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from pyspark.sql import SparkSession
 from traitlets import Instance, Int, Unicode
 
 from compaction_kit.compaction import CompactionPlan
@@ -62,6 +63,13 @@ def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
         thresholds = planner.for_outputs(thresholds, order)
     limit = parse_size(budget, "budget") if budget else None
     return CompactionPlan.of(planner, thresholds, where or None, order, limit, full=full, handle=table.handle)
+
+
+def spark_of(table: Table, job: Job) -> SparkSession:
+    """Return the session that works on a table; as long as it starts, the job says so."""
+    if table.handle.session is None:
+        job.report(0.0, "Waiting for Spark to start, which it does once for all that follows")
+    return table.spark
 
 
 class Changes(Watched):
@@ -138,8 +146,7 @@ class Changes(Watched):
     @property
     def before_run(self) -> int | None:
         """The version before the last run, if that changed the open table; else None."""
-        result = self.result
-        return result.versions[0] - 1 if result is not None else None
+        return self.result.versions[0] - 1 if self.result is not None else None
 
     @property
     def reads(self) -> ReadComparison | None:
@@ -155,8 +162,12 @@ class Changes(Watched):
 
     def predict(self) -> None:
         """Count the files that the query opens now and after the plan, in the background."""
-        plan, sql = self.plan, self.sql
-        self.predicting.ask(lambda job: plan and plan.predict_reads(sql, job.report), plan, again=True)
+        table, plan, sql = self.table, self.plan, self.sql
+
+        def work(job: Job) -> Any:
+            return table and plan and spark_of(table, job) and plan.predict_reads(sql, job.report)
+
+        self.predicting.ask(work, plan, again=True)
 
     def measure(self) -> None:
         """Run the query before and after the last run, in the background."""
@@ -165,9 +176,9 @@ class Changes(Watched):
             return
 
         def work(job: Job) -> Any:
-            report = partial(job.report, 0.0, "Running the query at both versions, several times")
+            report = partial(job.report, 0.0, "Running the query six times at each of both versions")
             try:
-                return run_cancellable(table.spark, partial(result.measure_reads, sql), report)
+                return run_cancellable(spark_of(table, job), partial(result.measure_reads, sql), report)
             except WorkCancelled:
                 raise RunCancelled("Cancelled: the query was not measured.") from None
 

@@ -15,6 +15,7 @@ from compaction_kit.history import first_rows
 from compaction_kit.table import Table
 from compaction_kit.times import in_zone, millis, session_zone, show_time
 from compaction_kit.widgets import fields, parts
+from compaction_kit.widgets.changes import spark_of
 from compaction_kit.widgets.fields import Grid, Slider
 from compaction_kit.widgets.job import Job, attempt
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, absolute, call, fold, live, python
@@ -240,7 +241,7 @@ def _commit_folds(state: WorkbenchState) -> w.Accordion:
         def work(job: Job) -> Any:
             progress = partial(job.report, 0.0, f"Reading the first {_MOST_ROWS} rows of version {version}")
             progress()
-            return table and first_rows(table.handle, version, _MOST_ROWS, progress)
+            return table and spark_of(table, job) and first_rows(table.handle, version, _MOST_ROWS, progress)
 
         sampling.ask(work, version, again=True)
 

@@ -229,7 +229,9 @@ class JobBar(w.VBox):
 
     def _render(self, _: object = None) -> None:
         job = self.job
-        self.bar.value = element("progress", max="1", value=f"{job.progress:.4f}", aria_label="Progress")
+        # It moves to and fro as long as no share is known.
+        share = {"value": f"{job.progress:.4f}"} if job.progress else {}
+        self.bar.value = element("progress", max="1", aria_label="Progress", **share)
         self.cancel_button.disabled = not job.running
         show_if(job.running, self.children[0])
         self.error.show(job.error, job.details)
@@ -275,10 +277,7 @@ class CopyButton(anywidget.AnyWidget):
 
 
 class Keys(anywidget.AnyWidget):
-    """Nothing to see: it lets the page's controls be used by keys, ipywidgets' accordions among them.
-
-    A message comes from it when the page is on screen.
-    """
+    """Lets keys use the page's controls, accordions too; it sends a message once the page is on screen."""
 
     _esm = FOLDER / "keys.js"
     tips = Dict(help="The tooltip of each field, by the first class that it was given").tag(sync=True)

@@ -34,11 +34,9 @@ _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 def workbench(root: str | Path = "data") -> "Workbench":
     """Show the workbench on a folder of tables, as the last line of a cell.
 
-    Spark starts in the background meanwhile. If the cell is run again, it shows the same workbench, with the
-    table that was open and a run that is under way, unless it was closed; another root is taken over.
-
-    Args:
-        root: A folder that holds Delta tables, a schema or catalog of the session, or a table.
+    `root` is a folder that holds Delta tables, a schema or catalog of the session, or a table. Spark starts
+    in the background meanwhile. If the cell is run again, it shows the same workbench, with the table that
+    was open and a run that is under way, unless it was closed; another root is taken over.
     """
     shell: Any = get_ipython()
     # The notebook's cell that is being run, if the front end sends its id.
@@ -85,7 +83,7 @@ class Workbench(Page):
         body = w.HBox([self.rail, w.VBox([self.stack, self.as_python])]).add_class("ck-body")
         first = w.HBox([self.verdict, self._next_steps(state)]).add_class("ck-first")
         super().__init__(state, header, first, body, self._footer(state))
-        self.session.observe(self._on_session, "status")
+        self.session.observe(lambda change: state.meet_session() if change.new == "done" else None, "status")
         for source in (state, *state.jobs):
             source.observe(self._render_code)
         self.verdict.shown = True
@@ -99,10 +97,6 @@ class Workbench(Page):
         """Open a table and show its files."""
         self.state.name = name
         self.go_to("Files")
-
-    def _on_session(self, _: object) -> None:
-        if self.session.status == "done":
-            self.state.meet_session()
 
     def _on_rail(self, _: object = None) -> None:
         self.state.look()

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
 from compaction_kit.execute.jobs import session_confs
+from compaction_kit.handle import Handle
 from compaction_kit.history import RestoreResult
 from compaction_kit.session import cache_folder
 from compaction_kit.surveys import survey
@@ -799,7 +800,9 @@ def test_an_earlier_version_is_chosen_read_and_restored(own_bench: Workbench, ow
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(bench: Workbench, folder: Path) -> None:
+def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
+    bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, part = folder / "nested" / "b", bench.parts[3]
     show(bench, "My query")
     query, value = at(bench, "ck-query"), f"SELECT max(value) FROM delta.`{table}` WHERE id < 10"
@@ -809,7 +812,14 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(bench: Wor
     open_table(bench, table)
     assert (query.value, at(bench, "ck-count").disabled) == ("", True)
     query.value, version = value, ck.open_table(table).version
-    click(bench, "ck-count")
+    seen: dict[str, str] = {}
+    job, bar = bench.state.predicting, at(bench, "ck-predicting").bar
+    job.observe(lambda change: seen.setdefault(change.new.partition(" to start")[0], bar.value), "message")
+    with monkeypatch.context() as patched:
+        # As long as no session runs; the bar moves to and fro while no share is known.
+        patched.setattr(Handle, "session", None)
+        click(bench, "ck-count")
+    assert ("value=" in seen["Waiting for Spark"], "value=" in seen["Done"]) == (False, True)
     figure = at(bench, "ck-prediction-figure")
     for said in ("The query opens 1 of 3 files now", "<svg", "by id"):
         assert said in figure.value
