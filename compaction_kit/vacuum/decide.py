@@ -188,8 +188,9 @@ def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.Array) -> pa.
     live = _is_among(paths, needs.live["path"])
     data = _is_among(paths, needs.live.filter(needs.live["is_data"])["path"])
     known = pc.or_(live, _is_among(paths, needs.files["path"], needs.tombstones["path"]))
-    kinds = {"live": data, VECTORS: pc.and_not(live, data), "tombstoned": pc.and_not(known, live)}
-    kinds["orphaned"] = pc.invert(known)
+    vectors = pc.and_not(live, data)
+    kinds = {"live": data} | ({VECTORS: vectors} if pc.any(vectors).as_py() else {})
+    kinds |= {"tombstoned": pc.and_not(known, live), "orphaned": pc.invert(known)}
     is_kept = pc.invert(_is_among(paths, deleted))
 
     def total(mask: pa.Array) -> int:

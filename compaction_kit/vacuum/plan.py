@@ -48,7 +48,7 @@ class VacuumPlan(WithFiles, Plan):
             within the retention", "needed by a kept version", "a colon in its name" (VACUUM can't delete
             such a file), "deletion vectors" (of live files); not of hidden files, such as the log.
         storage: The bytes of files that aren't hidden, before and after, by kind: "live", "deletion vectors"
-            (of live files), "tombstoned", "orphaned".
+            (of live files, if there are any), "tombstoned", "orphaned".
         versions: The versions in the log: version, timestamp, readable and readable_after, with the values
             of `Table.versions()`.
         versions_lost: The versions that can be read now but not afterwards, the latest too if it is older
@@ -154,7 +154,9 @@ class VacuumPlan(WithFiles, Plan):
         now = format_count(self.versions["readable"].to_pylist().count(YES), "readable version")
         title = f"VACUUM would lose {lost} of {now} and free {format_size(self.size_bytes)}"
         if many := len(self.content_survives_as):
-            title += f"; the rows of {many:,} of them survive in other versions"
+            title += (
+                f"; the rows of {many:,} of them survive in {'another version' if many == 1 else 'others'}"
+            )
         return plots.vacuum(self.storage, self.versions, title)
 
     def _cost(self) -> str:

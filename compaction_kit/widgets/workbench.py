@@ -34,9 +34,11 @@ _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 def workbench(root: str | Path = "data") -> "Workbench":
     """Show the workbench on a folder of tables, as the last line of a cell.
 
-    `root` is a folder that holds Delta tables, a schema or catalog of the session, or a table. Spark starts
-    in the background meanwhile. If the cell is run again, it shows the same workbench, with the table that
-    was open and a run that is under way, unless it was closed; another root is taken over.
+    Spark starts in the background meanwhile. If the cell is run again, it shows the same workbench, with the
+    table that was open and a run that is under way, unless it was closed; another root is taken over.
+
+    Args:
+        root: A folder that holds Delta tables, a schema or catalog of the session, or a table.
     """
     shell: Any = get_ipython()
     # The notebook's cell that is being run, if the front end sends its id.

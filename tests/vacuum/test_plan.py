@@ -87,8 +87,7 @@ def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None
         "stays": ("tombstone", 3, 0),
     }
     assert (now - plan.files["modification_time"][1].as_py()).days == 30
-    vectors = {"deletion vectors": (0, 0)}
-    assert rows(plan.storage) == {"live": (1, 1)} | vectors | {"tombstoned": (4, 0), "orphaned": (1, 0)}
+    assert rows(plan.storage) == {"live": (1, 1), "tombstoned": (4, 0), "orphaned": (1, 0)}
     table = aged((9, [add("old"), add("live")]), (5, [removed("old", 5), add("new")]), folder=table / "o")
     for path, days in (("young orphan", 1), ("a:b", 30), ("_hidden/secret", 30)):
         drop_file(table, path, days)
@@ -211,7 +210,7 @@ def test_versions_that_the_guard_refuses_are_not_lost_but_named_and_the_latest_i
     # Version 2 isn't there yet.
     own = "VACUUM's own commit"
     assert f"as another version: 0 as {own} (identical files)." in plan.explain().splitlines()[0]
-    assert "the rows of 1 of them survive in other versions" in str(plan.plot().get_label())
+    assert "the rows of 1 of them survive in another version" in str(plan.plot().get_label())
 
 
 def test_no_content_survives_in_a_latest_version_that_lacks_a_file(aged: Aged) -> None:
