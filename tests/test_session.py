@@ -184,6 +184,7 @@ def test_a_start_without_what_it_needs_is_refused_in_a_sentence(tmp_path: Path) 
 
 @pytest.mark.nightly
 def test_a_server_of_spark_connect_that_does_not_answer_is_given_up_soon() -> None:
+    pytest.importorskip("grpc")
     ask = "from compaction_kit import get_spark, errors\ntry: get_spark()\nexcept errors.SessionError as e:"
     start = time.monotonic()
     said = run_python("-c", f"{ask} print(e)", SPARK_REMOTE="sc://127.0.0.1:9/;token=secret").stdout
