@@ -31,7 +31,7 @@ class Columns:
     ):
         """Take the schema of outputs, and names of constants."""
         self.plain = plain
-        self.leaves = [path for path, _ in all_leaves(no_rows(plain))]
+        self.leaves = [path for path, _ in all_leaves(null_rows(plain, 0))]
         self.in_dictionaries = frozenset(in_dictionaries)
         read = [field for field in plain if field.name not in constants]
         if in_dictionaries:
@@ -65,9 +65,9 @@ def _in_dictionary(field: pa.Field) -> pa.Field:
     return field.with_type(pa.dictionary(pa.int8(), field.type)) if is_text else field
 
 
-def no_rows(schema: pa.Schema) -> pa.Table:
-    """Return a table without rows; `empty_table` imports pandas, which takes a new worker half a second."""
-    return pa.Table.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+def null_rows(schema: pa.Schema, count: int) -> pa.Table:
+    """Return rows of nulls; `empty_table` imports pandas, which takes a new worker half a second."""
+    return pa.Table.from_arrays([pa.nulls(count, kind) for kind in schema.types], schema=schema)
 
 
 def all_leaves(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:

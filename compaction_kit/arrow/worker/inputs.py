@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fitted
+from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fitted, null_rows
 from compaction_kit.arrow.worker.files import Input, Storage
 from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, live_rows, read_vectors, with_row_ids
 
@@ -220,10 +220,8 @@ class FileReader:
         metadata = file.metadata
         if not self._wanted:
             # A table without columns would not keep its number of rows.
-            schema = self.columns.schema
             for start in range(0, metadata.num_rows, MOST_ROWS):
-                count = min(MOST_ROWS, metadata.num_rows - start)
-                yield pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
+                yield null_rows(self.columns.schema, min(MOST_ROWS, metadata.num_rows - start))
             return
         is_small, batch_rows, unsure = self._decoding(metadata)
         # No batches for a small file: that is slower.

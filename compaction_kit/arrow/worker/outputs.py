@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from compaction_kit.arrow.worker.columns import all_leaves, fitted, has_type, no_rows, with_constants
+from compaction_kit.arrow.worker.columns import all_leaves, fitted, has_type, null_rows, with_constants
 from compaction_kit.arrow.worker.inputs import FileReader, RewriteTask
 
 # A row group is closed at these bytes in memory. With what is read ahead and what is encoded, a task holds a
@@ -87,7 +87,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
     """
     task, columns, storage = reader.task, reader.columns, reader.storage
     groups = _row_groups(reader)
-    first = next(groups, no_rows(columns.output))
+    first = next(groups, null_rows(columns.output, 0))
     floats.add(FloatsFound(nan_columns(first), zero_columns(first)))
     repeated = {*dictionary_columns(first.select(columns.schema.names)), *columns.constants.names}
     # After fewer rows than make a row group there come no others.
