@@ -48,14 +48,13 @@ class Storage:
     def __init__(self, files: fs.FileSystem | None = None):
         """Take None for local disks."""
         self.is_local = files is None
+        self._threads = 1 if files is None else MOST_REQUESTS
+        self._pool = ThreadPoolExecutor(self._threads)
         if files is None:
             self._system = fs.LocalFileSystem()
-            self._threads, self._ahead_bytes, self._small_bytes = 1, _AHEAD_BYTES, SMALL_BYTES
-            self._pool = ThreadPoolExecutor(self._threads)
+            self._ahead_bytes, self._small_bytes = _AHEAD_BYTES, SMALL_BYTES
             self.reading: dict[str, Any] = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
             return
-        self._threads = MOST_REQUESTS
-        self._pool = ThreadPoolExecutor(self._threads)
         self._ahead_bytes, self._small_bytes = _STORED_AHEAD_BYTES, STORED_SMALL_BYTES
         # A row group's columns come in few requests, at once.
         self.reading = {"buffer_size": 0, "pre_buffer": True}
