@@ -51,17 +51,18 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
 
 def parse_count(value: Any, name: str, least: int = 1, most: int = _LARGEST) -> int:
     """Return a value that is a whole number from `least` to `most`; see `parse_number`."""
-    return int(parse_number(value, name, least, most, "a whole number"))
+    return int(parse_number(value, name, least, most, Integral))
 
 
-def parse_number(value: Any, name: str, least: int = 0, most: int = _LARGEST, noun: str = "a number") -> Any:
-    """Return a value that is a number from `least` to `most`.
+def parse_number(value: Any, name: str, least: int = 0, most: int = _LARGEST, kind: type = Real) -> Any:
+    """Return a value that is a number of a kind, Real or Integral, from `least` to `most`.
 
     Raises:
         InvalidArgumentError: It is not; the message has `name`.
     """
-    is_one = isinstance(value, Real if noun == "a number" else Integral) and not isinstance(value, bool)
+    is_one = isinstance(value, kind) and not isinstance(value, bool)
     if not is_one or not least <= value <= most:
+        noun = "a number" if kind is Real else "a whole number"
         what, end = "out of range" if is_one else f"not {noun}", "on" if most == _LARGEST else f"to {most:,}"
         raise InvalidArgumentError(f"{name}={value!r} is {what}: give {noun} from {least} {end}.")
     return value
