@@ -27,7 +27,7 @@ def show_with_still(widget: w.DOMWidget, still: Callable[[], Html], text: str = 
     """Show a widget, and after it what is left of it without a kernel; its style hides that where it lives.
 
     `still` gives what it says and draws, without its controls, once it is on screen; `text` is the same for a
-    terminal. Returns the handle by which the still can be replaced; None outside IPython.
+    terminal. Returns the handle that replaces the still; None outside IPython.
     """
     view = {"application/vnd.jupyter.widget-view+json": widget.get_view_spec()}
     display(view | {"text/html": "", "text/plain": ""}, raw=True)  # type: ignore[no-untyped-call]
