@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from compaction_kit.active import active_spark
 from compaction_kit.compat import check_pair, error_logger, java_releases, s3_packages
 from compaction_kit.errors import SessionError
-from compaction_kit.sql import plain_path, uri
+from compaction_kit.sql import uri
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # Threads of a notebook get the same session.
@@ -136,7 +136,7 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     packages += s3_packages() if s3 else []
     delta = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
     digest = hashlib.sha256("\n".join([delta, *packages]).encode()).hexdigest()[:16]
-    # Lists the paths of these JARs, once they are downloaded.
+    # Lists the names of these JARs, once they are downloaded.
     known = cache_folder() / "jars" / f"{digest}.txt"
     java_home = find_java_home(cache_folder())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -156,17 +156,17 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
         with _launching(java_home, log):
             spark = _launched(builder, scratch / _LOG_NAME)
         if not jars:
-            paths = map(plain_path, (spark.sparkContext.getConf().get(_JARS) or "").split(","))
+            names = (Path(jar).name for jar in (spark.sparkContext.getConf().get(_JARS) or "").split(","))
             partial = known.with_suffix(f".{os.getpid()}")
-            partial.write_text(",".join(path for path in paths if path.startswith(f"{known.parent}/")))
+            partial.write_text(",".join(name for name in names if (known.parent / "jars" / name).is_file()))
             partial.replace(known)
     return spark
 
 
 def _kept_jars(known: Path) -> list[str]:
-    """Return the JARs of a list, beside it as a cache may be a copy of another user's; [] if one is gone."""
+    """Return the paths of the JARs in a list, which are beside it; [] if one is gone."""
     names = known.read_text().split(",") if known.exists() else []
-    jars = [known.parent / "jars" / Path(name).name for name in names]
+    jars = [known.parent / "jars" / name for name in names]
     return [*map(str, jars)] if all(jar.is_file() for jar in jars) else []
 
 

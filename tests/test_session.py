@@ -233,16 +233,19 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
 
 
 @pytest.mark.nightly
-def test_a_cache_that_was_copied_to_another_user_starts_delta(spark: SparkSession, tmp_path: Path) -> None:
-    kept, copy = cache_folder() / "jars", tmp_path / "compaction-kit/jars"
-    copy.mkdir(parents=True)
-    (copy / "jars").symlink_to(kept / "jars")
-    for known in kept.glob("*.txt"):
-        names = [Path(jar).name for jar in known.read_text().split(",")]
-        (copy / known.name).write_text(",".join(f"another user's/jars/{name}" for name in names))
-    read = "from compaction_kit import get_spark as g; print(g().range(3).write.format('delta').save('t'))"
-    done = run_python("-c", f"import os; os.chdir('{tmp_path}'); {read}", XDG_CACHE_HOME=str(tmp_path))
-    assert (done.stdout, (copy / "lock").exists()) == ("None\n", False)
+def test_jars_in_a_cache_of_links_are_looked_up_once(spark: SparkSession, tmp_path: Path) -> None:
+    kept, linked = cache_folder() / "jars", tmp_path / "compaction-kit/jars"
+    linked.mkdir(parents=True)
+    for name in ("cache", "jars"):
+        (linked / name).symlink_to(kept / name)
+    write = "from compaction_kit import get_spark as g; print(g().range(3).write.format('delta').save('t'))"
+    for has_looked in (True, False):
+        (tmp_path / str(has_looked)).mkdir()
+        done = run_python(
+            "-c", f"import os; os.chdir('{tmp_path}/{has_looked}'); {write}", XDG_CACHE_HOME=str(tmp_path)
+        )
+        assert (done.stdout, (linked / "lock").exists()) == ("None\n", has_looked)
+        (linked / "lock").unlink(missing_ok=True)
 
 
 def scratch_folders(folder: Path) -> set[str]:
