@@ -41,11 +41,11 @@ def stop_at(step: str, error: type[BaseException]) -> Callable[[Progress], None]
 
 @pytest.fixture
 def many_bins(tmp_path: Path) -> Path:
-    """6 partitions of 3 files, which is time enough between the first bin and the commit.
+    """16 partitions of 3 files, which is time enough between the first bin and the commit.
 
     In two of them two rows are deleted by vectors.
     """
-    folder = Path(datasets.shaped_table(tmp_path / "table", partitions=6, files=3, rows=30, commits=2))
+    folder = Path(datasets.shaped_table(tmp_path / "table", partitions=16, files=3, rows=30, commits=2))
     actions = [handmade.protocol(features=["deletionVectors"])]
     last = {add["partitionValues"]["part"]: add for add in handmade.actions_of(folder, 2, "add")}
     for add in (last["p0003"], last["p0005"]):
@@ -78,7 +78,7 @@ def test_each_step_is_told_from_the_first_moment_with_its_own_measure_and_settin
     ]
     assert str(first["Preparing"]) == "Preparing"
     assert first["Preparing"].seconds < 0.5
-    assert " of 6 bins, " in str(first["Rewriting"])
+    assert " of 16 bins, " in str(first["Rewriting"])
     size = format_size(plan.bytes_removed)
     assert re.fullmatch(rf"Comparing the content, \d.* of {size}", str(first["Comparing the content"]))
     assert seen[-1].bytes_compared == seen[-1].bytes_done == plan.bytes_removed
@@ -174,14 +174,14 @@ def test_what_another_writer_appends_is_kept_and_what_it_removes_is_left_out(
     assert result.num_files_removed == plan.num_files_removed - removes
     assert len(result.conflicts) == sum(result.batches["conflicts"].to_pylist()) == removes
     assert ("1 with other writers" in result.summary()) == removes
-    # What was appended was not touched, and is not compared. Each of 6 bins is one file now.
+    # What was appended was not touched, and is not compared. Each of 16 bins is one file now.
     assert result.fingerprint is not None
-    assert result.fingerprint.num_rows == 6 * 3 * 30 - 4 - 30 * removes
+    assert result.fingerprint.num_rows == 16 * 3 * 30 - 4 - 30 * removes
     files = table.files()
-    assert (files.num_files, removed in files.to_arrow()["path"].to_pylist()) == (6 + 1, False)
+    assert (files.num_files, removed in files.to_arrow()["path"].to_pylist()) == (16 + 1, False)
     if strategy == "arrow" and removes:
-        # What was written of the other 5 bins is committed, and not written again.
-        assert result.batches["num_files_added"].to_pylist() == [5, 1]
+        # What was written of the other 15 bins is committed, and not written again.
+        assert result.batches["num_files_added"].to_pylist() == [15, 1]
 
 
 @pytest.mark.parametrize("strategy", ["optimize", *nightly("rewrite")])
