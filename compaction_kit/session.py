@@ -38,7 +38,8 @@ _S3_SETTINGS = {
     "spark.default.parallelism": _CORES,
     # All of Amazon's services (686 MB): S3A needs parts of it (18 MB).
     "spark.jars.excludes": f"{_HADOOP},software.amazon.awssdk:bundle",
-    **{f"spark.hadoop.fs.{name}.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem" for name in ("s3", "s3n")},
+    "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "spark.hadoop.fs.s3n.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
 }
 # What Java says of its failure, and Ivy of a JAR that it did not get or a server that does not answer.
 _JVM_ERROR = re.compile(r"Exception|Error(?!: A fatal|: Could not create)|heap|VM option")
