@@ -15,6 +15,7 @@ from compaction_kit.skipping import measure_overlap, read_bounds
 from tests import handmade
 from tests.refusals import refused
 
+DAY = 86_400_000
 SIZES = st.lists(st.integers(0, 2**45), max_size=50)
 
 
@@ -52,42 +53,51 @@ def test_files_are_what_the_deltalake_package_sees(changed: Path) -> None:
 def test_stats_tell_small_files_skew_and_what_the_log_costs(tmp_path: Path) -> None:
     metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
     adds = [handmade.add(f"f{i}", i + 1, {"p": "x" if i < 9 else None}) for i in range(10)]
-    table = handmade.write_log(tmp_path, [metadata, *adds], [handmade.add("g", 11, {"p": "y"})])
+    table = handmade.write_log(tmp_path, [metadata, *adds], [handmade.add("g", 99, {"p": "y"})])
     files = open_table(table).files()
     stats = files.stats("5 B")
-    assert (stats.num_files, stats.size_bytes, stats.small_file_size) == (11, 66, 5)
+    assert (stats.num_files, stats.size_bytes, stats.small_file_size) == (11, 154, 5)
     # Strictly below the size.
     assert (stats.num_small_files, stats.small_bytes) == (4, 10)
-    assert (stats.min_size_bytes, stats.median_size_bytes, stats.max_size_bytes) == (1, 6, 11)
+    assert (stats.min_size_bytes, stats.median_size_bytes, stats.max_size_bytes) == (1, 6, 99)
     assert (stats.num_partitions, stats.skew) == (3, 9 / (11 / 3))
     assert stats.num_commits == 2
     assert stats.log_bytes == sum(file.stat().st_size for file in (table / "_delta_log").iterdir())
     assert files.by_partition(5).to_pydict() == {
         "partition.p": ["x", "y", None],
         "num_files": [9, 1, 1],
-        "size_bytes": [45, 11, 10],
+        "size_bytes": [45, 99, 10],
         "num_small_files": [4, 0, 0],
     }
-    refused(partial(files.stats, "none"), errors.InvalidArgumentError, "small_file_size")
+    assert [*stats.facts().values()][:6] == [
+        "11 in 3 partitions; the partition with the most has 2.5 times the average",
+        *("154 B", "4 files (10 B in total)", "1 B", "6 B", "99 B"),
+    ]
+    assert str(files.plot(5).get_label()) == "4 of 11 files are under 5 B"
+    for size in ("none", 0):
+        refused(partial(files.stats, size), errors.InvalidArgumentError, "small_file_size")
+    refused(partial(files.overlap, "p"), errors.InvalidArgumentError, 'column="p" is not a data column')
 
 
 def test_stats_keep_tombstoned_and_reclaimable_bytes_apart(tmp_path: Path) -> None:
     now = int(time.time() * 1000)
-    removes = [handmade.remove("old", now - 8 * 86_400_000), handmade.remove("young", now)]
-    removes += [handmade.remove("live", now), handmade.remove("unsized", None)]
-    for remove, size in zip(removes, (100, 10, 1), strict=False):
+    removes = [handmade.remove("old", now - 7 * DAY), handmade.remove("young", now - 6 * DAY)]
+    removes += [handmade.remove("live", now), handmade.remove("undated", None)]
+    for remove, size in zip(removes, (100, 5_000, 1, 1_000), strict=True):
         remove["remove"]["size"] = size
     features = handmade.protocol(features=["deletionVectors"])
     again = handmade.add("live", 1, vector=handmade.vector("v"))
     table = handmade.write_log(tmp_path, [features, handmade.add("live", 1)], [*removes, again])
     stats = open_table(table).files().stats()
-    assert (stats.num_tombstones, stats.tombstoned_bytes, stats.reclaimable_bytes) == (3, 110, 100)
+    assert (stats.num_tombstones, stats.tombstoned_bytes, stats.reclaimable_bytes) == (3, 6_100, 1_100)
+    assert stats.facts()["tombstones"] == "3 files (6.0 KiB in total), 1.1 KiB past the retention"
 
 
 def test_the_table_may_say_which_files_are_small(tmp_path: Path) -> None:
     metadata = handmade.metadata(configuration={"delta.targetFileSize": "100"})
     files = open_table(handmade.write_log(tmp_path, [metadata, handmade.add("a", 49)])).files()
     assert (files.stats().small_file_size, files.stats().num_small_files) == (50, 1)
+    assert files.stats().facts()["files"] == "1 in 1 partition"
 
 
 def _ranged(path: str, low: object, high: object) -> handmade.Action:
@@ -103,6 +113,7 @@ def test_overlap_counts_the_files_that_hold_each_bound(ranges: list[tuple[int, i
     counted = sorted(sum(low <= point <= high for low, high in bounds) for point in points)
     assert sorted(overlap.depths.tolist()) == counted
     assert overlap.max == max(counted, default=0)
+    assert f", {np.median(counted or [0]):,.0f} in the median, " in str(overlap)
 
 
 NUMBERS: list[tuple[object, object]] = [(0.5, 2.5), (2.25, 9.0), (4.0, 5.0)]
@@ -115,7 +126,8 @@ TIMES += [("01-05T00:00:00.000", "01-06T00:00:00.000")]
     [
         ("string", [("a", "m"), ("k", "z"), ("n", "n")]),
         ("date", [("2024-01-01", "2024-02-01"), ("2024-01-31", "2024-03-01"), ("2024-02-15", "2024-02-16")]),
-        *(("double", NUMBERS), ("decimal(9,2)", NUMBERS)),
+        *((kind, NUMBERS) for kind in ("float", "double", "decimal(9,2)")),
+        *((kind, [(0, 3), (2, 9), (4, 5)]) for kind in ("byte", "short", "integer", "long")),
         ("timestamp", [(f"2024-{low}Z", f"2024-{high}Z") for low, high in TIMES]),
         ("timestamp_ntz", [(f"2024-{low}", f"2024-{high}") for low, high in TIMES]),
     ],
@@ -128,6 +140,7 @@ def test_overlap_compares_by_the_type_of_the_column(
     table = handmade.write_log(tmp_path, [handmade.metadata({"c": kind}), *adds, handmade.add("unknown")])
     overlap = open_table(table).files().overlap("c")
     assert (overlap.num_files, overlap.num_unknown, overlap.max) == (5, 2, 2)
+    assert overlap.facts()["files"] == "5, 2 of them without bounds"
     assert sorted(overlap.depths.tolist()) == [1, 1, 2, 2, 2, 2]
 
 

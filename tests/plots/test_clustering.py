@@ -61,6 +61,7 @@ def add(name: str, low: Any, high: Any, cube: str | None = None) -> handmade.Act
     [
         ("long", (0, 10, 1_000_000), ["0", "333,333", "666,667", "1,000,000"]),
         ("double", (0.0, 0.25, 3.0), ["0", "1", "2", "3"]),
+        ("double", (-1.7e308, 0.5, 1.7e308), ["-1.7e+308", "0.5", "0.5", "1.7e+308"]),
         ("string", ("a", "b", "z"), ["a", "b", "b", "z"]),
         (
             "timestamp",
@@ -103,7 +104,9 @@ def test_extents_before_and_after_are_on_one_scale(tmp_path: Path) -> None:
 def test_extents_of_nothing_and_of_very_many_files_are_drawn(tmp_path: Path) -> None:
     columns = handmade.metadata({"a": "long"})
     table = handmade.write_log(tmp_path / "unknown", [columns, add("x", None, None)])
-    assert plots.to_png(open_table(table).files().plot_extents("a"))
+    figure = open_table(table).files().plot_extents("a")
+    assert str(figure.get_label()) == "A value of a is in 0.0 of 1 file, on average"
+    assert plots.to_png(figure)
     many = [add(f"f{i}", i, i) for i in range(500)]
     figure = open_table(handmade.write_log(tmp_path / "many", [columns, *many])).files().plot_extents("a")
     assert "400 of 500 files are drawn" in [text.get_text() for text in figure.axes[0].texts]
