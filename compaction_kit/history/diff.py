@@ -123,7 +123,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         content = read_content(read_files_by_version(handle))
         by = content.evidence(start, end) if earlier >= content.first else None
         rows = totals["records_added"], totals["records_removed"]
-        if by is None and None not in rows and (more := rows[0] - rows[1]):
+        if None not in rows and (more := rows[0] - rows[1]):
             difference = f"{format_count(abs(more), 'row')} {'more' if more > 0 else 'fewer'}"
     return Diff(start, end, files, commits, **totals, same_content_by=by, difference=difference)
 

@@ -19,7 +19,7 @@ from compaction_kit.execute.commits import stored_proof
 from compaction_kit.execute.failures import ContentDiffers
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Recorder, Run, no_progress
-from tests import handmade
+from tests import checkpoints, handmade
 from tests.ageing import age
 from tests.chance import examples
 from tests.conftest import CopyOf, SetConf
@@ -220,6 +220,15 @@ def total(paths: frozenset[str]) -> int:
     return sum(10**9 if (number := RECORDS[path]) is None else number for path in paths)
 
 
+def test_nothing_is_known_of_a_version_before_a_gap_of_the_log(tmp_path: Path) -> None:
+    commits = [[add(name)] for name in "abcd"]
+    write_log(tmp_path, *commits)
+    state = checkpoints.replay([[handmade.protocol(), metadata()], *commits[:3]])
+    checkpoints.write_classic(tmp_path, 2, state)
+    handmade.remove_commits(tmp_path, 1)
+    assert open_table(tmp_path).diff(0, 2).same_content_by is None
+
+
 def rows(table: Path, start: int, end: int) -> set[tuple[Any, ...]]:
     files = open_table(table).diff(start, end).files
     return {(row["path"], row["change"], row["num_records"]) for row in files.to_pylist()}
@@ -248,7 +257,21 @@ def test_a_diff_has_the_files_of_one_side_alone_with_their_live_rows(changed_thr
     # Unknown where one file has no statistics.
     assert (diff.records_added, diff.records_removed) == (None, 10)
     assert diff.commits["data_change"].to_pylist() == [True, True, False]
-    assert "unknown added, 10 removed" in repr(diff)
+    assert diff.facts() == {
+        "versions": "0 → 3, 3 commits apart",
+        "files": "2 added, 1 removed",
+        "bytes": "30 B added, 10 B removed",
+        "rows in them": "unknown added, 10 removed",
+        "commits that change data": "1, 2",
+        "content": "not known to be the same; verify=True compares the rows",
+    }
+    assert open_table(changed_thrice).diff(3, 0).commits == diff.commits
+    none = open_table(changed_thrice).diff(3, 3).facts()
+    assert (none["rows in them"], none["commits that change data"]) == ("0 added, 0 removed", "none")
+    # Another version may have other partition columns.
+    other = metadata({"id": "long", "q": "string"}, ["q"]), remove("b"), add("c", partition={"q": "2"})
+    handmade.write_commit(changed_thrice, 4, other)
+    assert open_table(changed_thrice).diff(3, 4).files.column_names[-2:] == ["partition.q", "partition.p"]
     # No commit changes data between versions of the same content.
     same = {(2, 3): True, (3, 2): True, (1, 2): False, (1, 1): True}
     assert {pair: open_table(changed_thrice).diff(*pair).same_content for pair in same} == same
