@@ -61,13 +61,13 @@ def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarra
     values, _ = _distinct(files.partitions.take(pa.array(positions)))
     kinds = [files.snapshot.metadata.column_types[name] for name in files.partition_columns]
     rows = zip(*(column.to_pylist() for column in values.columns), strict=True)
-    in_order = sorted(rows, key=lambda row: [(value is None, value or "") for value in row])
+    in_order = sorted(rows, key=lambda row: [(value is None, value) for value in row])
     clauses = []
     for _, same in groupby(in_order, key=lambda row: row[:-1]):
         wanted = (list(dict.fromkeys(column)) for column in zip(*same, strict=True))
         columns = zip(files.partition_columns, kinds, wanted, strict=True)
         clauses.append(" AND ".join(_is_one_of(spark, *column) for column in columns))
-    return clauses[0] if len(clauses) == 1 else " OR ".join(f"({clause})" for clause in clauses)
+    return " OR ".join(clauses)
 
 
 def _is_one_of(spark: SparkSession, name: str, kind: str, values: list[str | None]) -> str:

@@ -103,8 +103,9 @@ def test_a_column_named_as_a_query_begins_is_no_subquery(spark: SparkSession, tm
 
 
 def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, tmp_path: Path) -> None:
-    adds = [handmade.add("f", partition={"n": ""})]
+    adds = [handmade.add("f0", partition={"n": ""})]
     metadata = handmade.metadata({"id": "long", "n": "integer"}, ["n"])
     files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
     call = partial(partitions_predicate, spark, files, np.array([0]))
     refused(call, UnsupportedTableError, 'n is "", which is not of type integer')
+    assert paths(tmp_path, "n IS NULL") == "0"
