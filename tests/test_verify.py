@@ -90,6 +90,14 @@ def test_names_with_dots_and_backticks_are_columns(spark: SparkSession) -> None:
     assert odd == of(spark, "a int, b int, c struct<d:int>", (1, 2, (3,)))
 
 
+def test_it_says_what_read_the_rows() -> None:
+    by = {("bytes",): ", byte by byte", (): ", 2 hashes over every column"}
+    by["DuckDB", "bytes"] = ", 2 hashes over every column, read by DuckDB and compared as bytes"
+    assert {readers: str(Fingerprint(7, (1, 2), readers)) for readers in by} == {
+        readers: f"7 rows{words}" for readers, words in by.items()
+    }
+
+
 @since_spark("4.0")
 def test_a_variant_counts_by_its_value(spark: SparkSession) -> None:
     texts = ['{"a": 1, "b": [2]}', '{"b":[2],"a":1}', '{"a": 1}', "null"]
