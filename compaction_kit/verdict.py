@@ -167,7 +167,7 @@ def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> l
     else:
         readers = " and ".join(result.fingerprint.readers)
         rows = format_count(result.fingerprint.num_rows, "row")
-        sentences.append(f"The content is the same: {rows} compared{' by ' if readers else ''}{readers}.")
+        sentences.append(f"The content is the same: {rows} compared by {readers}.")
     if result.conflicts:
         left = "all was done as planned" if result.as_planned else "what they had changed was left out"
         sentences.append(f"{format_count(len(result.conflicts), 'conflict')} with other writers, and {left}.")

@@ -76,7 +76,7 @@ def test_a_sick_table_is_told_by_the_files_that_would_do(tmp_path: Path) -> None
     ("actions", "limits", "kind", "said"),
     [
         ([*small(2), *LARGE], LIMITS, "text", "opens 1 file more than it needs to."),
-        (small(2), Thresholds(KIB, KIB, max_records_per_file=10), "text", "would leave 3."),
+        (small(2), Thresholds(KIB, KIB, max_records_per_file=11), "text", "would leave 2."),
         (small(3), Thresholds(5, KIB), "good", "Nothing to do, because no file is under 5 B."),
         (
             [handmade.add(f"{i}", 400, {"p": "0"}) for i in range(4)],
@@ -108,9 +108,9 @@ def test_what_does_not_matter_is_not_said(tmp_path: Path) -> None:
 
 
 def test_a_budget_that_no_bin_is_within_is_told(tmp_path: Path) -> None:
-    assert "the only bin has 33 B, more than the budget of 5 B" in str(
-        verdict_of(files_of(tmp_path, *small(3)), budget=5)
-    )
+    for which, actions in {"only bin": small(3), "smallest of 2 bins": [*small(3), *small(4, 2)[4:]]}.items():
+        said = str(verdict_of(files_of(tmp_path / which, *actions), budget=5))
+        assert f"the {which} has 33 B, more than the budget of 5 B" in said
 
 
 def test_a_plan_for_some_partitions_says_for_which_and_auto_compaction_is_named(tmp_path: Path) -> None:
@@ -121,7 +121,8 @@ def test_a_plan_for_some_partitions_says_for_which_and_auto_compaction_is_named(
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("jfk", " (did you mean 'JFK'?)"), ("LGB", " (did you mean 'LGA'?)"), ("x", "")]
+    ("typed", "meant"),
+    [("jfk", " (did you mean 'JFK'?)"), ("LGB", " (did you mean 'LGA'?)"), ("x", ""), ("JFK", "")],
 )
 def test_a_value_that_may_be_meant_is_named(tmp_path: Path, typed: str, meant: str) -> None:
     files = files_of(tmp_path, *(handmade.add(name, 10, {"p": name}) for name in ("JFK", "LGA")))
@@ -137,6 +138,7 @@ def test_an_empty_table_is_healthy_and_one_that_can_t_be_read_is_not(tmp_path: P
         Planner(files)
     assert Verdict.of(files, None, str(caught.value)) == Verdict("good", (str(caught.value),))
     assert Verdict.of(None, None) is None
+    assert Verdict.of(None, None, "No log.") == Verdict("error", ("No log.",))
     files = files_of(tmp_path / "other", *small(1))
     after_a_run = Verdict.of(files, None, "No log.", stopped="It was cancelled.")
     assert after_a_run == Verdict("error", ("No log.", "It was cancelled."))

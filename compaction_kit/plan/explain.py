@@ -85,7 +85,7 @@ def _explain_packing(plan: BinPlan) -> list[str]:
     before = format_files(plan.num_files_removed, plan.bytes_removed)
     become = "becomes" if plan.num_files_removed == 1 else "become"
     lines.append(f"{before} {become} {_outputs(plan)}. The size is predicted: {plan.size_basis}.")
-    if plan.is_optimize and not exactness(plan).members:
+    if not exactness(plan).members:
         lines.append(
             "Some bins end between files of equal size: the number and bytes of files in each bin are exact, "
             "but which of these files go into which bin depends on their order in Delta's snapshot."
@@ -250,7 +250,7 @@ def bin_limit(plan: BinPlan) -> str:
 class Exactness:
     """Which parts of a plan are certain; `str()` says what each of them is.
 
-    `members` isn't, if files of one size are at the edge of a bin. They are in the order of Delta's snapshot
+    `members` isn't, if OPTIMIZE ends a bin between files of one size. They are in the order of the snapshot
     (see `state_order`), which depends on the setting spark.databricks.delta.snapshotPartitions at the time
     when the session first read the table. So are files that become several cubes, and then `sums` isn't.
     """
@@ -273,8 +273,8 @@ class Exactness:
 def exactness(plan: BinPlan) -> Exactness:
     """Find which parts of a plan are certain."""
     packing, outcome = plan.packed, plan.full_outcome
-    # Whether a bin begins or ends between files that could be swapped.
-    edges = np.r_[packing.starts[packing.starts > 0], packing.ends[packing.ends < len(packing.order)]]
+    # Whether a bin of OPTIMIZE ends between files that could be swapped; where one begins, another one ends.
+    edges = packing.ends[packing.ends < len(packing.order)]
     before, after = packing.order[edges - 1], packing.order[edges]
     has_ties = bool(tied_across(plan.source.sizes, plan.planner.groups, before, after).any())
     # Whether bins of one size are in different batches.
@@ -283,7 +283,7 @@ def exactness(plan: BinPlan) -> Exactness:
     is_open = bool(plan.clustered_by) and packing.num_bins > 1
     return Exactness(
         sums=not is_open,
-        members=not is_open and (plan.order != SIZE or plan.sorts_rows or not has_ties),
+        members=not (is_open or (plan.is_optimize and has_ties)),
         num_files_added=not plan.sorts_rows and bool(outcome.rows_known.all()),
         commits=not bool(((sizes[1:] == sizes[:-1]) & (batches[1:] != batches[:-1])).any()),
     )

@@ -102,8 +102,13 @@ def test_files_of_other_columns_wait_for_full(tmp_path: Path) -> None:
     table = open_table(clustered_log(tmp_path, {None: [1, 1], "a": [5]}, others="a"))
     plan, full = table.plan_compaction(), table.plan_compaction(full=True)
     assert (plan.num_files_removed, full.num_files_removed) == (2, 3)
-    assert "only OPTIMIZE … FULL rewrites files of other clustering columns" in plan.explain()
-    assert "2 files of 3 are not clustered by k yet." in str(Verdict.of(plan.source, plan))
+    full_only = "only OPTIMIZE … FULL rewrites files of other clustering columns"
+    assert f"1 file (5 MiB) stays, because {full_only}" in plan.explain()
+    assert "times as much" not in plan.explain()
+    assert "OPTIMIZE FULL sorts 2 files (2 MiB in total) that are in no cube yet and 1 file" in full.explain()
+    said = str(Verdict.of(plan.source, plan))
+    assert "2 files of 3 are not clustered by k yet." in said
+    assert "predicted" not in said
     states = dict(zip(*plan.cubes.select(["state", "num_files"]).to_pydict().values(), strict=True))
     assert states == {"new": 2, "other columns": 1}
 
@@ -116,6 +121,8 @@ def test_a_table_whose_files_all_wait_for_full_says_so(tmp_path: Path) -> None:
     verdict = str(Verdict.of(plan.source, plan))
     assert f"no file is new, no two cubes are incomplete, and {full}." in verdict
     assert "all are in one cube" not in plan.explain()
+    plan = open_table(clustered_log(tmp_path / "two", {"a": [1], "b": [2]})).plan_compaction()
+    assert "No file is new, and OPTIMIZE would cluster 2 by k again." in str(Verdict.of(plan.source, plan))
 
 
 def test_which_files_make_a_cube_is_open_if_there_are_several(tmp_path: Path) -> None:

@@ -150,7 +150,8 @@ def test_every_file_has_a_reason_and_an_outcome(tmp_path: Path) -> None:
         handmade.add("a", 10),
         handmade.add("nearly", 99),
     )
-    steps = plan_of(files).steps.to_pylist()
+    plan = plan_of(files)
+    steps = plan.steps.to_pylist()
     assert [(row["path"], row["reason"], row["outcome"], row["bin_id"]) for row in steps] == [
         ("a", "small", "packed", 0),
         ("b", "small", "packed", 0),
@@ -158,6 +159,8 @@ def test_every_file_has_a_reason_and_an_outcome(tmp_path: Path) -> None:
         ("large", "large", "large", None),
         ("much deleted", "deleted rows", "alone", None),
     ]
+    assert ", 3 under 100 B and 1 more with many deleted rows.\n" in plan.explain()
+    assert "2 files aren't rewritten, because each would be alone" in plan.explain()
 
 
 def test_ties_inside_a_bin_leave_nothing_open_and_ties_at_its_edge_do(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
     bin_ = "1 bin with a predicted output of at most 1.0 KiB"
     assert f"{bin_} in 1 partition, lowest c first." in plan.explain()
     assert str(plan.plot_bins().get_label()) == f"4 files in {bin_}"
+    # Large files too.
+    assert "alone" not in table.plan_compaction(min_file_size=25, zorder_by="c").explain()
 
 
 def test_a_column_named_ingestion_has_a_layout_beside_that_by_ingestion(tmp_path: Path) -> None:
@@ -151,7 +153,13 @@ def test_a_budget_takes_the_bins_that_gain_the_most_for_a_byte(tmp_path: Path) -
     assert "1 bin isn't rewritten, because the budget is 250 B; bins that gain the most" in plan.explain()
     left = [row for row in plan.steps.to_pylist() if row["partition.p"] == "few"]
     assert [(row["outcome"], row["bin_id"]) for row in left] == [("over budget", None)] * 2
+    assert "alone" not in plan.explain()
     assert table.plan_compaction(max_file_size="1 KiB", budget=380).num_bins == 2
+    # Which of equal-sized files go together is Delta's to decide if OPTIMIZE runs the plan.
+    ties = [ranged(f"t{i}", size, (i, i)) for i, size in enumerate((30, 30, 40, 40, 45))]
+    table = open_table(table_of(tmp_path / "ties", *ties))
+    for options, is_certain in (({}, False), ({"budget": 90}, True), ({"order": "c"}, True)):
+        assert table.plan_compaction(max_file_size=100, **options).exact.members == is_certain
 
 
 @pytest.mark.parametrize(
