@@ -11,12 +11,15 @@ from compaction_kit import open_table
 from compaction_kit.compat import java_class
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
+from compaction_kit.log import TransactionLog
+from compaction_kit.plan.auto import enabled_by, replay
 from compaction_kit.table import Table
 from tests import checkpoints, handmade
 
 pytestmark = pytest.mark.spark
 
 AUTO = "spark.databricks.delta.autoCompact"
+WRITE = {"commitInfo": {"operation": "WRITE"}}
 
 
 def test_a_replay_shows_what_auto_compaction_would_do(tmp_path: Path) -> None:
@@ -24,7 +27,7 @@ def test_a_replay_shows_what_auto_compaction_would_do(tmp_path: Path) -> None:
     columns = {"id": "long", "p": "string"}
 
     def commit(*adds: handmade.Action) -> list[handmade.Action]:
-        return [{"commitInfo": {"operation": "WRITE"}}, *adds]
+        return [WRITE, *adds]
 
     def small(version: int, p: str, count: int) -> list[handmade.Action]:
         return [handmade.add(f"{version}-{p}-{i}", 1_000 + i, {"p": p}) for i in range(count)]
@@ -42,9 +45,64 @@ def test_a_replay_shows_what_auto_compaction_would_do(tmp_path: Path) -> None:
         (47, "a", 50, 49),
     ]
     assert replayed.fired["committed_as"].null_count == 3
-    assert replayed.facts()["on by"].startswith("nothing: it is off")
-    assert replayed.facts()["rewrites"] == "51 files (50.8 KiB in total), after 2 of 60 commits"
-    assert replayed.facts()["in vain"] == "after 1 commit, where no two small files fit together"
+    assert replayed.facts() == {
+        "on by": "nothing: it is off, and this is what it would do",
+        "fires": "after a commit, in each partition that it added files to, if the session has 50 live files "
+        f"of any size there ({AUTO}.minNumFiles), and the first time",
+        "counts": "files that a session adds from version 0 on, less all that it removes "
+        "(delta-io/delta#4487)",
+        "packs": f"files below 64 MiB into files of at most 128 MiB ({AUTO}.maxFileSize)",
+        "rewrites": "51 files (50.8 KiB in total), after 2 of 60 commits",
+        "in vain": "after 1 commit, where no two small files fit together",
+        "in the log": "0 auto compactions",
+    }
+
+
+def test_the_setting_comes_before_the_property() -> None:
+    assert (
+        enabled_by(dict[str, str]().get, {"delta.autoOptimize.autoCompact": "TRUE"})
+        == "delta.autoOptimize.autoCompact"
+    )
+    by = [
+        enabled_by({f"{AUTO}.enabled": text}.get, {"delta.autoOptimize": "true"}) for text in ("TRUE", "no")
+    ]
+    assert by == [f"{AUTO}.enabled", ""]
+
+
+def test_it_fires_after_writes_alone_and_while_it_is_on(tmp_path: Path) -> None:
+    """What the log has next is its commit, and one that lists a file again is no write."""
+
+    def commit(p: str, operation: str = "WRITE", auto: object = None) -> list[handmade.Action]:
+        info = {"operation": operation, "operationParameters": {"auto": auto}}
+        adds = (handmade.add(f"{operation}-{one}", partition={"p": one}) for one in p)
+        return [{"commitInfo": info}, *adds]
+
+    off, on = (
+        handmade.metadata({"id": "long", "p": "string"}, ["p"], {"delta.autoOptimize": text})
+        for text in ("false", "true")
+    )
+    commits = [commit("zedcba"), commit("a", "OPTIMIZE", True), commit("x"), commit("x", "OPTIMIZE", "true")]
+    commits += [commit("y", "RESTORE"), commit("y", "RESTORE")[1:]]
+    handmade.write_log(tmp_path, [off, *commit("k")], [on, *commits[0]], *commits[1:])
+    replayed = open_table(tmp_path).auto_compaction()
+    fired = replayed.fired.select(["version", "partition.p", "committed_as"]).to_pydict().values()
+    assert [*zip(*fired, strict=True)] == [*((1, p, 2) for p in "abcdez"), (3, "x", 4)]
+    assert (replayed.enabled_by, replayed.num_in_log) == ("delta.autoOptimize", 2)
+
+
+def test_files_up_to_the_size_that_is_set_count_by_their_live_rows(tmp_path: Path) -> None:
+    half = handmade.add("half", 1_000, records=10, vector=handmade.vector("0rJua", 5))
+    commits = [
+        [WRITE, handmade.add("500", 500), handmade.add("501", 501), half],
+        [WRITE, handmade.remove("501"), handmade.add("d", 501)],
+        [WRITE, handmade.remove("500"), handmade.remove("half"), handmade.remove("d")],
+        [WRITE, handmade.add("first again", 100)],
+    ]
+    log = TransactionLog(handmade.write_log(tmp_path, *commits))
+    found = replay(log, {f"{AUTO}.minFileSize": "500", f"{AUTO}.minNumFiles": "2"}.get)
+    fired = found.fired.select(["version", "num_counted", "num_small_files"]).to_pydict().values()
+    assert [*zip(*fired, strict=True)] == [(0, 2, 1), (1, 2, 1), (3, 1, 1)]
+    assert "2 live files of at most 500 B there" in found.facts()["fires"]
 
 
 @pytest.mark.parametrize("stats", ['{"numRecords":20}', "{bad", "[]", "", '{"numRecords":"20"}'])
@@ -53,17 +111,16 @@ def test_one_of_twenty_rows_is_many_deleted_and_so_is_one_of_unknown_ones(tmp_pa
     large = [handmade.add(name, 64 << 20, vector=handmade.vector("0rJua")) for name in ("a", "b")]
     for action in large:
         action["add"]["stats"] = stats
-    handmade.write_log(tmp_path, [{"commitInfo": {"operation": "WRITE"}}, *large])
+    handmade.write_log(tmp_path, [WRITE, *large])
     assert open_table(tmp_path).auto_compaction().fired["num_files"].to_pylist() == [2]
 
 
 def test_commits_before_a_replace_are_in_the_partitions_of_their_time(tmp_path: Path) -> None:
-    info = {"commitInfo": {"operation": "WRITE"}}
     first, second = (handmade.metadata({"id": "long", name: "string"}, [name]) for name in "pq")
     adds = [
         handmade.add(path, partition=partition) for path, partition in (("a", {"p": "x"}), ("b", {"q": "y"}))
     ]
-    handmade.write_log(tmp_path, [info, first, adds[0]], [info, second, handmade.remove("a"), adds[1]])
+    handmade.write_log(tmp_path, [WRITE, first, adds[0]], [WRITE, second, handmade.remove("a"), adds[1]])
     fired = open_table(tmp_path).auto_compaction().fired.select(["version", "partition.p", "partition.q"])
     assert fired.to_pylist() == [
         {"version": 0, "partition.p": "x", "partition.q": None},
@@ -72,7 +129,7 @@ def test_commits_before_a_replace_are_in_the_partitions_of_their_time(tmp_path: 
 
 
 def test_a_replay_begins_after_the_last_lost_commit(tmp_path: Path) -> None:
-    commits = [[{"commitInfo": {"operation": "WRITE"}}, handmade.add(name)] for name in "abcde"]
+    commits = [[WRITE, handmade.add(name)] for name in "abcde"]
     handmade.write_log(tmp_path, *commits)
     state = checkpoints.replay([[handmade.protocol(), handmade.metadata()], *commits[:3]])
     checkpoints.write_classic(tmp_path, 2, state)
