@@ -245,12 +245,12 @@ class TransactionLog:
         """Return the versions in which each file was live, and the snapshot of the earliest version.
 
         Returns:
-            One row for each range of versions in which a data file was live in a partition: path (string; see
-            `paths.places`), deletion_vector_id (string), and int64 size_bytes, added (the first version; the
-            snapshot's for files that were live then), removed (the first version without the file there;
-            null if it is live), num_records (without deleted rows; null without stats and for files from a
-            snapshot) and row (its position in the snapshot's `live`, else null); partition (string, its
-            partition values one after another).
+            One row for each range of versions in which a data file was live in a partition, by added and
+            path: path (string; see `paths.places`), deletion_vector_id (string), and int64 size_bytes, added
+            (the first version; the snapshot's for files that were live then), removed (the first version
+            without the file there; null if it is live), num_records (without deleted rows; null without stats
+            and for files from a snapshot) and row (its position in the snapshot's `live`, else null);
+            partition (string, its partition values one after another).
         """
         return self._read_lifetimes(tuple(self._list()))
 

@@ -85,13 +85,12 @@ def _lives(actions: pa.Table, store: Store) -> pa.Table:
     # same path twice, with two keys.
     order = np.lexsort((is_add, versions, keys))
     keys, is_add, partitions = keys[order], is_add[order], partitions[order]
-    starts_key = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
-    was_live = np.append(False, is_add[:-1])[: len(keys)] & ~starts_key
-    moves = is_add & np.append(False, partitions[1:] != partitions[:-1])[: len(keys)]
+    was_live = np.append(False, is_add[:-1] & (keys[1:] == keys[:-1]))
+    moves = np.append(False, partitions[1:] != partitions[:-1])
     changes = np.flatnonzero((is_add != was_live) | moves)
     begins = np.flatnonzero(is_add[changes])
     # The next change of the same key ends the lifetime.
-    ends = np.minimum(begins + 1, max(len(changes) - 1, 0))
+    ends = np.minimum(begins + 1, len(changes) - 1)
     ended = (ends > begins) & (keys[changes[ends]] == keys[changes[begins]])
     lives = actions.take(pa.array(order[changes[begins]]))
     columns = {name: one_array(lives[name]) for name in ("deletion_vector_id", "size_bytes")}

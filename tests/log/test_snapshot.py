@@ -48,6 +48,8 @@ def test_live_files_tombstones_and_lifetimes_are_told_apart(tmp_path: Path) -> N
         *[("a b", None, 0, 1), ("a b", None, 2, None), ("c", None, 0, 2), ("d", None, 1, None)],
         *[("b", None, 0, 3), ("b", "i0rJua", 3, 4), ("b", "i0rJub@4", 4, None)],
     }
+    ordered = TransactionLog(table).lifetimes()[1].select(["added", "path"]).to_pylist()
+    assert ordered == sorted(ordered, key=lambda row: (row["added"], row["path"]))
 
 
 def test_what_lost_commits_did_counts_as_done_by_the_next_version_that_can_be_read(tmp_path: Path) -> None:
@@ -60,6 +62,25 @@ def test_what_lost_commits_did_counts_as_done_by_the_next_version_that_can_be_re
         *[("a", None, 0, 3), ("b", None, 1, None), ("c", None, 3, None), ("d", None, 3, None)],
         *[("e", None, 4, None), ("f", None, 5, None)],
     }
+
+
+def test_a_life_ends_in_another_partition_and_with_a_remove_of_its_commit(tmp_path: Path) -> None:
+    """Of a log without its first commit, whose last one sets a schema that can't be read."""
+    columns = handmade.metadata(dict.fromkeys("ipq", "string"), ["p", "q"])
+    one, same, other = (
+        handmade.add("a", partition={"p": p, "q": q}) for p, q in ((None, "x"), ("", "x"), ("x", None))
+    )
+    commits = [
+        [columns, one],
+        [same],
+        [other],
+        [handmade.remove("a"), other],
+        [{"metaData": {"schemaString": "{"}}],
+    ]
+    table = handmade.write_log(tmp_path, *commits)
+    checkpoints.write_classic(table, 0, checkpoints.replay([[handmade.protocol()], commits[0]]))
+    handmade.remove_commits(table, 0)
+    assert lives(table) == {("a", None, 0, 2), ("a", None, 2, 3), ("a", None, 3, None)}
 
 
 COUNTS: dict[str | None, int | None] = {
