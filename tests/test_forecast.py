@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit import errors, open_table
+from compaction_kit.cost import predict_cost
 from compaction_kit.forecast import Forecast
 from tests import handmade
 from tests.ageing import age
@@ -22,6 +23,7 @@ from tests.folders import data_files
 from tests.refusals import refused
 
 DAY = 86_400
+COSTS = ("files_removed", "bytes_removed", "files_added", "bytes_added")
 TODAY = date(2026, 3, 1)
 # A file: how many days ago it came, its partition ("" for the date of that day), and bytes.
 File = tuple[int, str, int]
@@ -142,11 +144,11 @@ def test_a_commit_that_replaces_a_vector_has_no_arrivals(tmp_path: Path) -> None
     merged = handmade.remove("a", vector=one), handmade.add("a", 9, vector=two)
     at(tmp_path, 2, 1.5, *merged, handmade.add("b", 5))
     at(tmp_path, 3, 0.5, handmade.remove("b"), handmade.add("c", 6))
-    forecast = open_table(tmp_path).forecast(4, 4)
+    forecast = open_table(tmp_path).forecast(4, 3)
     assert forecast.arrivals.to_pylist() == [{"days_ago": 1, "num_files": 1, "size_bytes": 5}]
     assert (forecast.num_commits, forecast.num_other_commits) == (1, 2)
     assert per_day(forecast, "never", "num_files") == [(2,), (2,), (3,), (3,), (3,)]
-    assert forecast.finding.endswith("3 in 4 days if nothing is done: within the bound of 4")
+    assert forecast.finding.endswith("3 in 4 days if nothing is done: within the bound of 3")
     assert "without 2 commits" in forecast.explain()
 
 
@@ -154,8 +156,10 @@ def test_what_makes_a_table_of_today_is_no_arrival(tmp_path: Path) -> None:
     at(tmp_path, 0, 0.5, handmade.protocol(), handmade.metadata(), *map(handmade.add, "abc"))
     assert open_table(tmp_path).forecast(3).arrivals.num_rows == 0
     at(tmp_path, 1, 0.3, handmade.add("d", 4))
-    (row,) = open_table(tmp_path).forecast(3).arrivals.to_pylist()
+    forecast = open_table(tmp_path).forecast(3)
+    (row,) = forecast.arrivals.to_pylist()
     assert row == {"days_ago": 0, "num_files": 1, "size_bytes": 4}
+    assert forecast.explain().endswith("the log's last day: 1 file (4 B) by 1 commit.")
 
 
 def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None:
@@ -167,8 +171,13 @@ def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None
     assert forecast.finding.endswith("; compacted every 9 days, 91 at most")
     rows = {row["every_days"]: row for row in forecast.schedules.to_pylist()}
     assert (rows[9]["num_runs"], rows[9]["files_removed"], rows[9]["files_added"]) == (4, 72 + 3 * 91, 4)
+    files, size, added, written = (rows[9][what] // 4 for what in COSTS)
+    each = predict_cost(files, size, added, written, remote=False).total()
+    assert (rows[9]["seconds_from"], rows[9]["seconds_to"]) == tuple(4 * seconds for seconds in each)
     assert rows[1]["seconds_to"] > rows[9]["seconds_to"] > rows[9]["seconds_from"] > 0
-    assert rows[None]["seconds_to"] == 0
+    assert forecast.facts()["never"].endswith("; nothing rewritten")
+    assert [*rows] == [None, 1, 2, 3, 7, 9, 14, 30]
+    assert forecast.arrivals["days_ago"].to_pylist() == [6, 5, 4, 3, 2, 1, 0]
     assert rows[1]["mean_files"] == 6
     assert " rewritten in 4 runs, about " in forecast.explain()
     above = table.forecast(30, 5)
