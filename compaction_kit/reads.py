@@ -84,7 +84,7 @@ class ReadComparison(Record):
     def finding(self) -> str:
         """The outcome in one line."""
         files = f"{self.files_before:,} → {format_count(self.files_after, 'file')}"
-        if self.bytes_before is not None and self.bytes_after is not None and not self.same_files:
+        if self.bytes_before is not None and self.bytes_after is not None:
             files += f", {format_change(self.bytes_before, self.bytes_after)}"
         if not self.same_result:
             return f"The query returned other rows, so the times can't be compared; {files}"
