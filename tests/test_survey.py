@@ -155,7 +155,6 @@ def test_overlap_is_by_the_first_column_whose_stats_have_bounds(tmp_path: Path) 
     for days in (("01", "10"), ("05", "15"), ("20", "25")):
         low, high = ({"id": 1, "day": f"2024-01-{day}"} for day in days)
         adds.append(handmade.add(days[0], partition={"p": "x"}, bounds=(low, high)))
-    adds.append(handmade.add("unknown", partition={"p": "x"}))
     (row,) = survey(handmade.write_log(tmp_path, [metadata, *adds])).to_arrow().to_pylist()
     assert row["overlap_column"] == "day"
     assert row["overlap"] == pytest.approx((1 + 2 + 2 + 1 + 1 + 1) / 6)

@@ -19,7 +19,7 @@ from compaction_kit.execute.commits import stored_proof
 from compaction_kit.execute.failures import ContentDiffers
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Recorder, Run, no_progress
-from tests import checkpoints, handmade
+from tests import handmade
 from tests.ageing import age
 from tests.chance import examples
 from tests.conftest import CopyOf, SetConf
@@ -218,15 +218,6 @@ def test_versions_with_the_same_content_have_the_same_files_or_as_many_rows_by_t
 
 def total(paths: frozenset[str]) -> int:
     return sum(10**9 if (number := RECORDS[path]) is None else number for path in paths)
-
-
-def test_nothing_is_known_of_a_version_before_a_gap_of_the_log(tmp_path: Path) -> None:
-    commits = [[add(name)] for name in "abcd"]
-    write_log(tmp_path, *commits)
-    state = checkpoints.replay([[handmade.protocol(), metadata()], *commits[:3]])
-    checkpoints.write_classic(tmp_path, 2, state)
-    handmade.remove_commits(tmp_path, 1)
-    assert open_table(tmp_path).diff(0, 2).same_content_by is None
 
 
 def rows(table: Path, start: int, end: int) -> set[tuple[Any, ...]]:

@@ -96,12 +96,13 @@ def test_files_up_to_the_size_that_is_set_count_by_their_live_rows(tmp_path: Pat
         [WRITE, handmade.add("500", 500), handmade.add("501", 501), half],
         [WRITE, handmade.remove("501"), handmade.add("d", 501)],
         [WRITE, handmade.remove("500"), handmade.remove("half"), handmade.remove("d")],
+        [WRITE, handmade.add("uncounted", 501)],
         [WRITE, handmade.add("first again", 100)],
     ]
     log = TransactionLog(handmade.write_log(tmp_path, *commits))
     found = replay(log, {f"{AUTO}.minFileSize": "500", f"{AUTO}.minNumFiles": "2"}.get)
     fired = found.fired.select(["version", "num_counted", "num_small_files"]).to_pydict().values()
-    assert [*zip(*fired, strict=True)] == [(0, 2, 1), (1, 2, 1), (3, 1, 1)]
+    assert [*zip(*fired, strict=True)] == [(0, 2, 1), (1, 2, 1), (4, 1, 1)]
     assert "2 live files of at most 500 B there" in found.facts()["fires"]
 
 
