@@ -23,7 +23,6 @@ from tests.folders import data_files
 from tests.refusals import refused
 
 DAY = 86_400
-COSTS = ("files_removed", "bytes_removed", "files_added", "bytes_added")
 TODAY = date(2026, 3, 1)
 # A file: how many days ago it came, its partition ("" for the date of that day), and bytes.
 File = tuple[int, str, int]
@@ -171,10 +170,11 @@ def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None
     assert forecast.finding.endswith("; compacted every 9 days, 91 at most")
     rows = {row["every_days"]: row for row in forecast.schedules.to_pylist()}
     assert (rows[9]["num_runs"], rows[9]["files_removed"], rows[9]["files_added"]) == (4, 72 + 3 * 91, 4)
-    files, size, added, written = (rows[9][what] // 4 for what in COSTS)
+    files, size, added, written = (number // 4 for number in [*rows[9].values()][3:7])
     each = predict_cost(files, size, added, written, remote=False).total()
     assert (rows[9]["seconds_from"], rows[9]["seconds_to"]) == tuple(4 * seconds for seconds in each)
     assert rows[1]["seconds_to"] > rows[9]["seconds_to"] > rows[9]["seconds_from"] > 0
+    assert rows[None]["seconds_to"] == 0
     assert forecast.facts()["never"].endswith("; nothing rewritten")
     assert [*rows] == [None, 1, 2, 3, 7, 9, 14, 30]
     assert forecast.arrivals["days_ago"].to_pylist() == [6, 5, 4, 3, 2, 1, 0]

@@ -26,16 +26,16 @@ def test_a_replay_shows_what_auto_compaction_would_do(tmp_path: Path) -> None:
     """It is off, and the log has large and small files of two partitions."""
     columns = {"id": "long", "p": "string"}
 
-    def commit(*adds: handmade.Action) -> list[handmade.Action]:
-        return [WRITE, *adds]
-
     def small(version: int, p: str, count: int) -> list[handmade.Action]:
         return [handmade.add(f"{version}-{p}-{i}", 1_000 + i, {"p": p}) for i in range(count)]
 
     large = handmade.add("large", 10**9, {"p": "a"})
-    commits = [commit(*small(version, "a", 1)) for version in range(3, 60)]
-    first = [handmade.metadata(columns, ["p"]), *commit(large, *small(0, "a", 2))]
-    handmade.write_log(tmp_path, first, commit(*small(1, "a", 3)), commit(*small(2, "b", 1)), *commits)
+    commits = [
+        [WRITE, *small(*one)] for one in ((1, "a", 3), (2, "b", 1), *((v, "a", 1) for v in range(3, 60)))
+    ]
+    handmade.write_log(
+        tmp_path, [handmade.metadata(columns, ["p"]), WRITE, large, *small(0, "a", 2)], *commits
+    )
     replayed = open_table(tmp_path).auto_compaction()
     rows = replayed.fired.to_pylist()
     assert [(row["version"], row["partition.p"], row["num_counted"], row["num_files"]) for row in rows] == [
@@ -59,28 +59,19 @@ def test_a_replay_shows_what_auto_compaction_would_do(tmp_path: Path) -> None:
 
 
 def test_the_setting_comes_before_the_property() -> None:
-    assert (
-        enabled_by(dict[str, str]().get, {"delta.autoOptimize.autoCompact": "TRUE"})
-        == "delta.autoOptimize.autoCompact"
-    )
-    by = [
-        enabled_by({f"{AUTO}.enabled": text}.get, {"delta.autoOptimize": "true"}) for text in ("TRUE", "no")
-    ]
-    assert by == [f"{AUTO}.enabled", ""]
+    name = "delta.autoOptimize.autoCompact"
+    by = [enabled_by({f"{AUTO}.enabled": text}.get, {name: "TRUE"}) for text in ("TRUE", "no", None)]
+    assert by == [f"{AUTO}.enabled", "", name]
 
 
 def test_it_fires_after_writes_alone_and_while_it_is_on(tmp_path: Path) -> None:
-    """What the log has next is its commit, and one that lists a file again is no write."""
-
     def commit(p: str, operation: str = "WRITE", auto: object = None) -> list[handmade.Action]:
         info = {"operation": operation, "operationParameters": {"auto": auto}}
         adds = (handmade.add(f"{operation}-{one}", partition={"p": one}) for one in p)
         return [{"commitInfo": info}, *adds]
 
-    off, on = (
-        handmade.metadata({"id": "long", "p": "string"}, ["p"], {"delta.autoOptimize": text})
-        for text in ("false", "true")
-    )
+    columns = {"id": "long", "p": "string"}, ["p"]
+    off, on = (handmade.metadata(*columns, {"delta.autoOptimize": text}) for text in ("false", "true"))
     commits = [commit("zedcba"), commit("a", "OPTIMIZE", True), commit("x"), commit("x", "OPTIMIZE", "true")]
     commits += [commit("y", "RESTORE"), commit("y", "RESTORE")[1:]]
     handmade.write_log(tmp_path, [off, *commit("k")], [on, *commits[0]], *commits[1:])
@@ -118,9 +109,7 @@ def test_one_of_twenty_rows_is_many_deleted_and_so_is_one_of_unknown_ones(tmp_pa
 
 def test_commits_before_a_replace_are_in_the_partitions_of_their_time(tmp_path: Path) -> None:
     first, second = (handmade.metadata({"id": "long", name: "string"}, [name]) for name in "pq")
-    adds = [
-        handmade.add(path, partition=partition) for path, partition in (("a", {"p": "x"}), ("b", {"q": "y"}))
-    ]
+    adds = handmade.add("a", partition={"p": "x"}), handmade.add("b", partition={"q": "y"})
     handmade.write_log(tmp_path, [WRITE, first, adds[0]], [WRITE, second, handmade.remove("a"), adds[1]])
     fired = open_table(tmp_path).auto_compaction().fired.select(["version", "partition.p", "partition.q"])
     assert fired.to_pylist() == [

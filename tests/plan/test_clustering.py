@@ -82,16 +82,16 @@ def test_clustered_tables_have_their_own_options(spark: SparkSession, tmp_path: 
 
 
 def clustered_log(table: Path, cubes: dict[str | None, list[int]], others: str = "") -> Path:
-    """A table without data files, clustered by k: the sizes of the files of each cube, in MiB.
+    """A table without data files, clustered by ü: the sizes of the files of each cube, in MiB.
 
     Cubes with a name in `others` are of another column.
     """
-    actions = [*handmade.clustered_by("k"), handmade.metadata({"k": "long"})]
+    actions = [*handmade.clustered_by("ü"), handmade.metadata({"ü": "long"})]
     for name, sizes in cubes.items():
         for number, size in enumerate(sizes):
             action = handmade.add(f"{name}-{number}", size << 20, records=None)
             if name is not None:
-                columns = '["j"]' if name in others else '["k"]'
+                columns = '["j"]' if name in others else '["ü"]'
                 tags = {"ZCUBE_ID": name, "ZCUBE_ZORDER_BY": columns, "ZCUBE_ZORDER_CURVE": "hilbert"}
                 action["add"] |= {"tags": tags, "clusteringProvider": "liquid"}
             actions.append(action)
@@ -107,7 +107,7 @@ def test_files_of_other_columns_wait_for_full(tmp_path: Path) -> None:
     assert "times as much" not in plan.explain()
     assert "OPTIMIZE FULL sorts 2 files (2 MiB in total) that are in no cube yet and 1 file" in full.explain()
     said = str(Verdict.of(plan.source, plan))
-    assert "2 files of 3 are not clustered by k yet." in said
+    assert "2 files of 3 are not clustered by ü yet." in said
     assert "predicted" not in said
     states = dict(zip(*plan.cubes.select(["state", "num_files"]).to_pydict().values(), strict=True))
     assert states == {"new": 2, "other columns": 1}
@@ -122,7 +122,7 @@ def test_a_table_whose_files_all_wait_for_full_says_so(tmp_path: Path) -> None:
     assert f"no file is new, no two cubes are incomplete, and {full}." in verdict
     assert "all are in one cube" not in plan.explain()
     plan = open_table(clustered_log(tmp_path / "two", {"a": [1], "b": [2]})).plan_compaction()
-    assert "No file is new, and OPTIMIZE would cluster 2 by k again." in str(Verdict.of(plan.source, plan))
+    assert "No file is new, and OPTIMIZE would cluster 2 by ü again." in str(Verdict.of(plan.source, plan))
 
 
 def test_which_files_make_a_cube_is_open_if_there_are_several(tmp_path: Path) -> None:
@@ -137,6 +137,35 @@ def test_which_files_make_a_cube_is_open_if_there_are_several(tmp_path: Path) ->
     assert [(plan.exact.sums, plan.exact.members) for plan in plans] == [(False, False)] * 2
     one = CompactionPlan.of(Planner(files), Thresholds()).exact
     assert (one.sums, one.members) == (True, True)
+
+
+def test_each_cube_has_a_state_and_counts_in_what_optimize_reports(tmp_path: Path) -> None:
+    def plan_of(cubes: dict[str | None, list[int]], full: bool = False) -> CompactionPlan:
+        files = open_table(clustered_log(tmp_path / f"{cubes}", cubes, others="j")).files()
+        rules = SessionRules(cubes=CubeSizes(100 << 20, 150 << 20))
+        return CompactionPlan.of(Planner(files, rules), Thresholds(), full=full)
+
+    mixed = {None: [1], "a": [60, 50], "b": [5], "j": [200]}
+    states = ["new", "complete cube", "partial cube", "other columns"]
+    assert plan_of(mixed).cubes["state"].to_pylist() == states
+    for full, counts in {False: [3, 2, 2, 2, 1], True: [4, 1, 3, 3, 2]}.items():
+        stats = plan_of(mixed, full).metrics["clusteringStats"].values()
+        assert [one["numFiles"] if isinstance(one, dict) else one for one in stats] == counts
+    (row,) = plan_of(mixed).amplification("1 MiB", 1).to_pylist()
+    assert (row["num_complete_cubes"], row["num_partial_cubes"]) == (1, 1)
+    # OPTIMIZE counts an empty bin before a file that is larger than a bin.
+    assert plan_of({None: [200]}).metrics["numBins"] == 2
+    one = plan_of({"a": [1]}, full=True)
+    assert "Nothing to do, because all files are in one cube." in str(Verdict.of(one.source, one))
+
+
+def test_clustering_columns_are_named_as_in_sql_and_need_the_feature(tmp_path: Path) -> None:
+    protocol, domain = handmade.clustered_by("x")
+    domain["domainMetadata"]["configuration"] = '{"clusteringColumns":[["d.d"],["n","x"]]}'
+    columns = handmade.metadata({"d.d": "long", "n": handmade.struct_of({"x": "long"})})
+    for name, first, expected in (("on", [protocol], ("`d.d`", "n.x")), ("off", [], ())):
+        table = handmade.write_log(tmp_path / name, [*first, domain, columns, handmade.add("f")])
+        assert open_table(table).plan_compaction().clustered_by == expected
 
 
 def test_appends_to_a_table_below_the_cube_s_size_rewrite_all_of_it_each_time(tmp_path: Path) -> None:

@@ -83,13 +83,11 @@ def test_min_file_size_is_exclusive_and_max_file_size_is_inclusive(tmp_path: Pat
 def test_large_files_with_many_deleted_rows_are_rewritten(
     tmp_path: Path, records: int | None, deleted: int, ratio: float, chosen: bool
 ) -> None:
-    vectors = [handmade.vector(f"0rJu{name}", deleted) for name in "ab"]
-    files = files_of(
-        tmp_path,
-        handmade.add("a", 500, records=records, vector=vectors[0]),
-        handmade.add("b", 501, records=records, vector=vectors[1]),
-        handmade.add("c", 502, records=100),
-    )
+    adds = [
+        handmade.add(name, size, records=records, vector=handmade.vector(f"0rJu{name}", deleted))
+        for name, size in (("a", 500), ("b", 501))
+    ]
+    files = files_of(tmp_path, *adds, handmade.add("c", 502, records=100))
     expected = [["a", "b"]] if chosen else []
     assert members(plan_of(files, 100, 10_000, ratio)) == expected
 

@@ -48,7 +48,6 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
     assert f"{bin_} in 1 partition, lowest c first." in plan.explain()
     assert str(plan.plot_bins().get_label()) == f"4 files in {bin_}"
     assert plan.compare().column == "c"
-    # Large files too.
     assert "alone" not in table.plan_compaction(min_file_size=25, zorder_by="c").explain()
 
 
