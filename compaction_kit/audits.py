@@ -205,7 +205,7 @@ def _line(row: Facts) -> str:
     if row["outcome"] == UNREADABLE:
         return f"{row['table']}: {row['reason']}."
     by = row["readers"]
-    read = f"{format_count(row['rows_added'] or 0, 'row')} by {by}" if by else "the same files"
+    read = f"{format_count(row['rows_added'], 'row')} by {by}" if by else "the same files"
     outcome = f"{row['outcome']}, {row['reason'] or read}"
     what = (row["table"], f"version {row['version']}", outcome, row["operation"], row["engine"])
     return "  ".join(filter(None, what))
