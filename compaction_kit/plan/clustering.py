@@ -248,8 +248,7 @@ def amplify(
         rewritten = int(files.sizes[packing.members[0]].sum())
         files = files.clustered(packing, max_file_size, overhead)
         rows.append((number, append_bytes, rewritten, *files.count_cubes(cubes)))
-    columns = np.array(rows, np.int64).reshape(-1, len(_AMPLIFIED)).T
-    return pa.table(dict(zip(_AMPLIFIED, columns, strict=True)))
+    return pa.table(dict(zip(_AMPLIFIED, np.array(rows, np.int64).T, strict=True)))
 
 
 def clustering_columns(snapshot: Snapshot) -> list[str]:
