@@ -56,6 +56,7 @@ def test_batches_go_on_after_a_lost_answer(spark: SparkSession, changed: Path, b
     # A Z-order sorts the first one again.
     assert (result.versions, result.as_planned) == (((5, 6, 7, 8), False) if by else ((5, 6, 7), True))
     assert (result.verified, result.conflicts, result.num_bins) == (True, (), 3)
+    assert sum(result.batches["seconds"].to_pylist()) <= result.seconds
     assert on_disk(changed) == rows
 
 

@@ -45,17 +45,15 @@ def test_a_replay_shows_what_auto_compaction_would_do(tmp_path: Path) -> None:
         (47, "a", 50, 49),
     ]
     assert replayed.fired["committed_as"].null_count == 3
-    assert replayed.facts() == {
-        "on by": "nothing: it is off, and this is what it would do",
-        "fires": "after a commit, in each partition that it added files to, if the session has 50 live files "
-        f"of any size there ({AUTO}.minNumFiles), and the first time",
-        "counts": "files that a session adds from version 0 on, less all that it removes "
-        "(delta-io/delta#4487)",
-        "packs": f"files below 64 MiB into files of at most 128 MiB ({AUTO}.maxFileSize)",
-        "rewrites": "51 files (50.8 KiB in total), after 2 of 60 commits",
-        "in vain": "after 1 commit, where no two small files fit together",
-        "in the log": "0 auto compactions",
-    }
+    on, fires, counts, *others = replayed.facts().values()
+    assert on.startswith("nothing: it is off")
+    assert f"50 live files of any size there ({AUTO}.minNumFiles)" in fires
+    assert "from version 0 on" in counts
+    assert others == [
+        f"files below 64 MiB into files of at most 128 MiB ({AUTO}.maxFileSize)",
+        "51 files (50.8 KiB in total), after 2 of 60 commits",
+        *("after 1 commit, where no two small files fit together", "0 auto compactions"),
+    ]
 
 
 def test_the_setting_comes_before_the_property() -> None:
