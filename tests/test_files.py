@@ -90,7 +90,6 @@ def test_stats_keep_tombstoned_and_reclaimable_bytes_apart(tmp_path: Path) -> No
     stats = open_table(table).files().stats()
     assert (stats.num_tombstones, stats.tombstoned_bytes, stats.reclaimable_bytes) == (3, 6_100, 1_100)
     assert stats.facts()["tombstones"] == "3 files (6.0 KiB in total), 1.1 KiB past the retention"
-    assert "with 2 commits" in str(stats)
 
 
 def test_the_table_may_say_which_files_are_small(tmp_path: Path) -> None:

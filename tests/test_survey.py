@@ -186,9 +186,11 @@ def schema(spark: SparkSession, shaped: Path, tmp_path_factory: pytest.TempPathF
     spark.sql(f"CREATE TABLE kit_survey.gone USING delta LOCATION '{gone}'")
     spark.sql("CREATE TABLE kit_survey.plain (provider LONG) USING parquet COMMENT 'is no\nProvider: delta'")
     spark.sql("CREATE VIEW kit_survey.seen AS SELECT * FROM kit_survey.shaped")
+    spark.sql("CREATE TEMP VIEW kit_survey_passing AS SELECT 1")
     shutil.rmtree(gone)
     yield "kit_survey"
     spark.sql("DROP SCHEMA kit_survey CASCADE")
+    spark.catalog.dropTempView("kit_survey_passing")
 
 
 def test_a_schema_and_its_tables_are_surveyed_by_name(shaped: Path, schema: str) -> None:
@@ -216,8 +218,10 @@ def test_a_schema_and_its_tables_are_surveyed_by_name(shaped: Path, schema: str)
 
 
 def test_paths_are_surveyed_without_a_job_and_as_the_session_is_set(
-    spark: SparkSession, shaped: Path, confs: SetConf
+    spark: SparkSession, shaped: Path, confs: SetConf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(shaped.parent)
+    assert find_tables("table") == ["table"]
     for bound in ("min", "max"):
         confs(f"spark.databricks.delta.optimize.{bound}FileSize", "12000")
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup()
