@@ -177,7 +177,6 @@ def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None
     assert rows[None]["seconds_to"] == 0
     assert forecast.facts()["never"].endswith("; nothing rewritten")
     assert [*rows] == [None, 1, 2, 3, 7, 9, 14, 30]
-    assert forecast.arrivals["days_ago"].to_pylist() == [6, 5, 4, 3, 2, 1, 0]
     assert rows[1]["mean_files"] == 6
     assert " rewritten in 4 runs, about " in forecast.explain()
     above = table.forecast(30, 5)
