@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow.compute as pc
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.records import Record
-from compaction_kit.retention import table_retention
+from compaction_kit.retention import cutoff, table_retention
 from compaction_kit.text import format_count, format_files, format_size
 
 
@@ -52,10 +51,9 @@ class FileStats(Record):
         is_live = pc.is_in(snapshot.dead["path"], value_set=one_array(snapshot.live["path"]))
         removed = snapshot.tombstones.filter(pc.invert(is_live))
         # For VACUUM, a tombstone without a time is older than any other.
-        times, dead_sizes = (
-            pc.fill_null(removed[name], 0).to_numpy() for name in ("deletion_timestamp", "size_bytes")
-        )
-        oldest = time.time() * 1000 - table_retention(snapshot.metadata) // timedelta(milliseconds=1)
+        times = pc.fill_null(removed["deletion_timestamp"], 0).to_numpy()
+        dead_sizes = pc.fill_null(removed["size_bytes"], 0).to_numpy()
+        oldest = cutoff(datetime.now(UTC), table_retention(snapshot.metadata))
         return cls(
             num_files=len(sizes),
             size_bytes=int(sizes.sum()),
@@ -107,11 +105,8 @@ class Histogram:
     @classmethod
     def of(cls, sizes: np.ndarray) -> Histogram:
         """Count file sizes (bytes) in buckets between powers of two."""
-        if len(sizes) == 0:
-            return cls(np.array([1, 2]), np.array([0]), np.array([0]))
         # An empty file is not valid Parquet, but a log may list it.
-        exponents = np.frexp(np.maximum(sizes, 1).astype(float))[1] - 1
-        lowest = int(exponents.min())
-        num_files = np.bincount(exponents - lowest)
-        size_bytes = np.bincount(exponents - lowest, weights=sizes).astype(np.int64)
-        return cls(2 ** np.arange(lowest, lowest + len(num_files) + 1), num_files, size_bytes)
+        powers = np.frexp(np.maximum(sizes, 1).astype(float))[1] - 1
+        lowest = int(powers.min()) if len(sizes) else 0
+        counts, size_bytes = (np.bincount(powers - lowest, one, 1).astype(np.int64) for one in (None, sizes))
+        return cls(2 ** np.arange(lowest, lowest + len(counts) + 1), counts, size_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -155,10 +156,9 @@ class Files:
 
     def has_bounds(self, column: str) -> bool:
         """Return whether the stats of any file have bounds of a column."""
-        try:
+        with suppress(InvalidArgumentError):
             return bool(self.bounds(column).known.any())
-        except InvalidArgumentError:
-            return False
+        return False
 
     def bounds(self, column: str, *others: Files) -> Bounds:
         """Return the minimum and maximum of a top-level data column in each file, from the files' stats.

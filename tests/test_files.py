@@ -153,3 +153,19 @@ def test_decimals_compare_with_all_their_digits(tmp_path: Path) -> None:
         files = open_table(handmade.write_log(tmp_path / str(scale), [schema, *adds, odd])).files()
         assert (files.overlap("c").num_unknown, files.overlap("c").max) == (1, 1)
         assert files.plot_extents("c").axes
+
+
+@pytest.mark.parametrize("kind", ["long", "decimal(9,0)"])
+def test_the_bounds_of_many_files_are_those_of_each_file(kind: str) -> None:
+    """What one file's stats have that no number is changes nothing for the other files."""
+    lows = [number * 7_919 % 5_003 for number in range(5_000)]
+    # So long that they aren't all parsed at once.
+    other = f'{{"d": "{"x" * 2_000}", '
+    stats = [_ranged("f", low, low + 1)["add"]["stats"].replace("{", other, 1) for low in lows]
+    odd = {7: None, 2_500: "{", 2_501: _ranged("f", "?", 5)["add"]["stats"], 4_999: stats[4_999] + "\n"}
+    texts = [odd.get(number, text) for number, text in enumerate(stats)]
+    bounds = read_bounds("c", kind, "c", pa.array(texts, pa.string()))
+    assert np.flatnonzero(~bounds.known).tolist() == [7, 2_500, 2_501]
+    known = [low for number, low in enumerate(lows) if number not in (7, 2_500, 2_501)]
+    assert bounds.values[bounds.lows[bounds.known]].tolist() == known
+    assert bounds.values[bounds.highs[bounds.known]].tolist() == [low + 1 for low in known]
