@@ -226,7 +226,7 @@ def _survey_table(
 
 def _overlap(files: Files) -> Facts:
     # Without bounds, the loop would parse the stats of every file for each column.
-    has_bounds = pc.any(pc.match_substring(files.snapshot.stats, '"minValues"')).as_py()
+    has_bounds = pc.any(pc.match_substring_regex(files.snapshot.stats, r'"minValues"\s*:\s*{\s*"')).as_py()
     for column in files.data_columns if has_bounds else ():
         with suppress(InvalidArgumentError):
             overlap = files.overlap(column)
