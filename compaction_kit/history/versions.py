@@ -224,8 +224,8 @@ def _readable_until(needs: FilesByVersion) -> np.ndarray:
     # Files that aren't listed are outside of the table or hidden: VACUUM never deletes them.
     stays = pc.or_(pc.is_in(paths, value_set=needs.live["path"]), modified.is_null())
     expiry = pc.if_else(stays, _NEVER, pc.add(pc.max_element_wise(removed, modified), kept))
-    spans = needs.files.select(["added", "removed"])
-    spans = spans.append_column("at", expiry.take(pc.index_in(needs.files["path"], value_set=paths)))
+    at = expiry.take(pc.index_in(needs.files["path"], value_set=paths))
+    spans = needs.files.select(["added", "removed"]).append_column("at", at).filter(pc.field("at") < _NEVER)
     until = np.full(len(needs.versions), _NEVER)
     if needs.handle.goes_by(GUARD):
         until[:-1] = needs.times[:-1] + kept
