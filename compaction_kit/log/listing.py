@@ -98,7 +98,7 @@ def look_at_log(store: Store) -> tuple[bool, bool]:
     has_staged = any(_files_of(entries) for _, entries in store.walk(f"{LOG_FOLDER}/{_STAGED}"))
     # A store takes seconds to list a long log, which is listed when it is read.
     has_files = not store.is_local and store.is_folder(LOG_FOLDER)
-    return has_files or bool(_files_of(_entries(store))), has_staged
+    return has_files or any(_files_of([entry]) for entry in _entries(store)), has_staged
 
 
 def _entries(store: Store) -> list[Entry]:
