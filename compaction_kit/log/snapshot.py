@@ -1,10 +1,8 @@
 """The state of one version: live files, tombstones, protocol, metadata."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +24,7 @@ from compaction_kit.log.lines import Action
 from compaction_kit.log.listing import Segment
 from compaction_kit.log.paths import one_array
 from compaction_kit.log.protocol import Metadata, Protocol, check_readable
-from compaction_kit.log.sources import Source, checkpoint_sources, commit_sources
+from compaction_kit.log.sources import Source, checkpoint_sources, commit_sources, in_threads
 from compaction_kit.storage import Store
 
 _MOST_CHUNKS = 8
@@ -149,8 +147,7 @@ class Snapshot:
                     "restore it from a backup."
                 ) from None
 
-        with ThreadPoolExecutor() as pool:
-            parts = list(pool.map(pick, source_of[starts].tolist(), np.split(rows, starts[1:])))
+        parts = in_threads(pick, source_of[starts].tolist(), np.split(rows, starts[1:]))
         columns = zip(*parts, strict=True) if parts else ([pa.nulls(0, one)] for one in types)
         return [pa.concat_arrays(values) for values in columns]
 
@@ -192,9 +189,8 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
 
 def _newest_of(sources: Sequence[Source], first: int) -> tuple[pa.Table, pa.Table, Others]:
     """Return the newest adds, removes and other actions of sources, which are numbered from `first`."""
-    with ThreadPoolExecutor() as pool:
-        tables = pool.map(lambda source, n: file_actions(source.rows(CORE), n), sources, count(first))
-        others = list(pool.map(lambda source: source.others, sources))
+    tables = in_threads(lambda one: file_actions(one[1].rows(CORE), one[0]), [*enumerate(sources, first)])
+    others = in_threads(lambda source: source.others, sources)
     empty = file_actions(pa.table({}), 0)
     actions = newest_actions(pa.concat_tables([empty, *tables]).combine_chunks())
     is_add = actions["is_add"]

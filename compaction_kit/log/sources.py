@@ -3,11 +3,11 @@
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache, partial
-from itertools import accumulate, groupby, product, repeat
+from itertools import accumulate, groupby, product
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from compaction_kit.log.lines import (
 from compaction_kit.log.listing import LOG_FOLDER, LogFile
 from compaction_kit.log.paths import one_array
 from compaction_kit.storage import Store
+from compaction_kit.storage.store import Answer
 
 _BATCH_ROWS = 1 << 16
 # Blocks of commits of all tables that stay in memory, and their size as text.
@@ -192,8 +193,7 @@ class ParquetSource:
                 tables = (flattened(pa.Table.from_batches([batch])) for batch in read)
                 return [count_records(column(table, "add", "stats")) for table in tables]
 
-        with ThreadPoolExecutor() as pool:
-            counted = [part for parts in pool.map(count, range(footer.num_row_groups)) for part in parts]
+        counted = [part for parts in in_threads(count, range(footer.num_row_groups)) for part in parts]
         return pc.coalesce(parsed, pa.concat_arrays(counted)) if counted else parsed
 
     def stats(self) -> pa.Array:
@@ -245,9 +245,13 @@ def commit_sources(store: Store, files: Sequence[LogFile]) -> list[JsonSource]:
     """Read commits in blocks of about 4 MiB, which parse faster than single files; blocks stay in memory."""
     starts = accumulate((file.size_bytes for file in files), initial=0)
     blocks = groupby(zip(starts, files, strict=False), lambda pair: pair[0] // _BLOCK_BYTES)
+    return in_threads(partial(_block, store), [tuple(file for _, file in block) for _, block in blocks])
+
+
+def in_threads(work: Callable[..., Answer], *items: Sequence[Any]) -> list[Answer]:
+    """Return the answers for items; threads are started only for several items."""
     with ThreadPoolExecutor() as pool:
-        grouped = [tuple(file for _, file in block) for _, block in blocks]
-        return list(pool.map(_block, repeat(store), grouped))
+        return [*(pool.map if len(items[0]) > 1 else map)(work, *items)]
 
 
 def _without_nulls(fields: Action) -> Action:

@@ -143,9 +143,8 @@ class Store:
 
     def at_once(self, ask: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
         """Return the answer for each item, in their order; a store is asked for many at a time."""
-        wanted = list(items)
-        with ThreadPoolExecutor(max(min(MOST_REQUESTS, len(wanted)), 1)) as pool:
-            return iter(list(pool.map(ask, wanted)))
+        with ThreadPoolExecutor(MOST_REQUESTS) as pool:
+            return iter(list(pool.map(ask, items)))
 
     def read(self, place: str, start: int = 0, size: int | None = None) -> bytes:
         """Return `size` bytes of a file from a position on, all of them by default.
