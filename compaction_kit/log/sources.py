@@ -45,7 +45,7 @@ from compaction_kit.storage.store import Answer
 
 _BATCH_ROWS = 1 << 16
 # Blocks of commits of all tables that stay in memory, and their size as text.
-_MOST_BLOCKS, _BLOCK_BYTES = 64, 4 << 20
+_MOST_BLOCKS, _BLOCK_BYTES = 128, 4 << 20
 _VALUES = re.compile(rb'"partitionValues": ?(\{[^{}]*\})')
 
 
