@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.arrow.duckdb import compare_quickly
@@ -184,7 +183,7 @@ class CompactionPlan(BinPlan):
         result = run_plan(handle, self, strategies, PROOF_READERS, strategy, verify, progress)
         return learn(cost, result)
 
-    def plot(self) -> Figure:
+    def plot(self) -> "plots.Chart":
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars.
 
         Of a clustered table, draw its cubes, and which values of the first clustering column each file has.
@@ -199,13 +198,15 @@ class CompactionPlan(BinPlan):
             parts.append((plots.bins_height(self.num_bins), self.plot_bins))
         return plots.stacked(parts)
 
-    def plot_cubes(self) -> Figure:
+    def plot_cubes(self) -> "plots.Chart":
         """Draw the cubes of a clustered table alone, as large as `plot_sizes`."""
         size = plots.SIZES_WIDTH, plots.BEFORE_AFTER_HEIGHT
         figure = plots.Chart(figsize=size, layout="constrained")
         return plots.cubes(self.cubes, self.planner.rules.cubes.complete, figure)
 
-    def plot_sizes(self, former: "CompactionPlan | None" = None, figure: plots.Chart | None = None) -> Figure:
+    def plot_sizes(
+        self, former: "CompactionPlan | None" = None, figure: "plots.Chart | None" = None
+    ) -> "plots.Chart":
         """Draw the sizes alone, and those after another plan of the same files as an outline."""
         return plots.before_after(
             self.source.sizes,
@@ -217,7 +218,7 @@ class CompactionPlan(BinPlan):
             figure=figure,
         )
 
-    def plot_bins(self, figure: plots.Chart | None = None) -> Figure:
+    def plot_bins(self, figure: "plots.Chart | None" = None) -> "plots.Chart":
         """Draw the bins alone."""
         outputs, limit = self.outcome.bytes_added, self.thresholds.max_file_size
         limit = self.planner.rules.cubes.most if self.clustered_by else limit

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.cost import predict_cost
@@ -102,7 +101,7 @@ class Forecast(Record):
             for most in [format_count(row["most_files"], "file")]
         }
 
-    def plot(self) -> Figure:
+    def plot(self) -> "plots.Chart":
         """Draw the files that a full read opens, a line per schedule, the bound, and the bytes stored."""
         return plots.forecast(self.finding, self.days, _named(self.every_days), self.max_files)
 

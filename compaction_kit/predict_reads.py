@@ -17,7 +17,6 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-from matplotlib.figure import Figure
 from pyspark.sql import DataFrame
 
 from compaction_kit import plots
@@ -93,7 +92,7 @@ class ReadPrediction(Record):
         """Return the files that the query opens in each layout."""
         return {row[0]: f"{row[1]} of {row[2]} file{'s' * (row[2] != '1')}, {row[3]}" for row in self._rows()}
 
-    def plot(self) -> Figure:
+    def plot(self) -> "plots.Chart":
         """Draw the files opened in each layout."""
         opened = {row["layout"]: row["files_opened"] for row in self.layouts.to_pylist()}
         what = "files opened; all but now are predicted" if len(opened) > 1 else "files opened"

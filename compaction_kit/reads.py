@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import plots
@@ -115,7 +114,7 @@ class ReadComparison(Record):
             "rows that came out": rows,
         }
 
-    def plot(self) -> Figure:
+    def plot(self) -> "plots.Chart":
         """Draw both medians with the single runs, and the files read."""
         return plots.reads(
             self.query,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 from compaction_kit import plots
@@ -105,7 +104,7 @@ class Survey(TableRows):
         more = self._rest(len(rows), _MOST_LINES, "more table")
         return "\n".join([f"{self.finding}.", *aligned, *more, *failed, *self._skipped()])
 
-    def plot(self) -> Figure:
+    def plot(self) -> "plots.Chart":
         """Draw the number of files of each table, of small files, and of files after compaction."""
         return plots.survey(self.rows, self.finding)
 

@@ -19,10 +19,11 @@ table, folder = sys.argv[1:]
 opened = ck.open_table(table)
 plan = opened.plan_compaction()
 opened.files().stats(), opened.history(), opened.versions(), opened.storage(), opened.log_expiry()
-opened.plan_vacuum(), opened.plan_restore(1), opened.diff(1, 2), plan.bins, plan.files, plan.plot()
+opened.plan_vacuum(), opened.plan_restore(1), opened.diff(1, 2), plan.bins, plan.files
 opened.at(timestamp=opened.history()["timestamp"][0].as_py())
 print(plan.num_bins, plan.num_files_removed, len(plan.explain()) > 0)
 print(len(ck.survey(folder)), main(["audit", table]))
+print("matplotlib" in sys.modules, plan.plot().axes != [])
 try:
     ck.survey("sales.orders")
 except ck.errors.TableNotFoundError as error:
@@ -39,8 +40,10 @@ def test_local_tables_need_no_java_and_the_core_neither_pyspark_nor_figures(tmp_
     table = shaped_table(tmp_path / "t", partitions=2, files=3, rows=10)
     before = folders.listing(tmp_path)
     done = run_python("-W", "ignore", "-c", LOCAL, str(table), str(tmp_path), JAVA_HOME="/nowhere")
-    core, plan, audit, survey, refused, *loaded = done.stdout.splitlines()
+    core, plan, audit, survey, drawn, refused, *loaded = done.stdout.splitlines()
     assert (core, plan, audit, survey) == ("set()", "2 6 True", f"0 rewrites in {table}.", "1 0")
+    # Nothing loads Matplotlib before the first figure.
+    assert drawn == "False True"
     assert "sales.orders" in refused
     assert "no Spark session is running" in refused
     assert loaded == ["None False", "True True True"]

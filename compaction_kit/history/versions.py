@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.files import SMALL_FILE_SIZE
@@ -44,7 +43,7 @@ class Storage:
     versions: pa.Table
     orphaned_bytes: int
 
-    def plot(self, versions: pa.Table) -> Figure:
+    def plot(self, versions: pa.Table) -> "plots.Chart":
         """Draw the bytes at each version, and which can be read; `versions` is from `Table.versions()`."""
         return plots.storage(self.versions, self.orphaned_bytes, versions)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, UnsupportedTableError, first_line
@@ -102,7 +101,7 @@ class ManifestCheck(Record):
 
     explain = Record.summary
 
-    def plot(self) -> Figure:
+    def plot(self) -> "plots.Chart":
         """Draw how many of each version's live files are listed."""
         return plots.manifest(self.by_version, self.version)
 

@@ -1,18 +1,15 @@
 """Figures: arrays, tables and plain values in, a matplotlib Figure out; nothing is computed but the drawing.
 
 Every figure's title is its finding, and its label (`get_label()`) says the same for people who
-can't see it.
+can't see it. Matplotlib is loaded with the first figure.
 """
 
-from compaction_kit.plots.clustering import EXTENTS_HEIGHT, cubes, cubes_height, extents
-from compaction_kit.plots.comparisons import layouts, reads, survey
-from compaction_kit.plots.history import history, lifetimes, manifest, readability, storage, vacuum
-from compaction_kit.plots.projections import forecast, sink_log
-from compaction_kit.plots.sizes import BEFORE_AFTER_HEIGHT, before_after, bins, bins_height, file_sizes
-from compaction_kit.plots.style import SIZES_WIDTH, Chart, Placed, stacked, to_html, to_png, to_svg
-from compaction_kit.plots.timeline import timeline, timelines
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["BEFORE_AFTER_HEIGHT", "EXTENTS_HEIGHT", "SIZES_WIDTH", "Chart", "Placed", "before_after", "bins"]
-__all__ += ["bins_height", "cubes", "cubes_height", "extents", "file_sizes", "forecast", "history", "layouts"]
-__all__ += ["lifetimes", "manifest", "readability", "reads", "sink_log", "stacked", "storage", "survey"]
-__all__ += ["timeline", "timelines", "to_html", "to_png", "to_svg", "vacuum"]
+if TYPE_CHECKING:
+    from compaction_kit.plots.figures import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(import_module(f"{__name__}.figures"), name)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.axes import Axes
 
-from compaction_kit.plots import style
+import compaction_kit.plots.style as style
 from compaction_kit.plots.style import INK, LIVE, MUTED, OTHER, PALE, SMALL, SMALL_HATCH, Chart
 from compaction_kit.text import format_count, format_size
 

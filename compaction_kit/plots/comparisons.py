@@ -10,7 +10,7 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from compaction_kit.plots import style
+import compaction_kit.plots.style as style
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, Chart
 from compaction_kit.text import format_count, format_seconds, format_size, shortened
 

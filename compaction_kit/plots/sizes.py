@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import StepPatch
 from matplotlib.transforms import ScaledTranslation
 
+import compaction_kit.plots.style as style
 from compaction_kit.file_stats import Histogram
-from compaction_kit.plots import style
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
 from compaction_kit.text import format_count, format_size
 

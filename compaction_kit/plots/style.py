@@ -65,7 +65,7 @@ _DRAWING = threading.RLock()
 F = TypeVar("F", bound=FigureBase)
 Point = tuple[float, float]
 # The height of a figure in inches, and what draws it, in the part of a figure that it gets as `figure`.
-Placed = tuple[float, Callable[..., Figure]]
+Placed = tuple[float, Callable[..., Any]]
 # The colour and the hatch of an area, which mean the same.
 Look = tuple[str, str]
 Looks = Mapping[str, Look]
@@ -161,7 +161,7 @@ def titled(figure: F, title: str, *more: str) -> F:
     return figure
 
 
-def stacked(parts: Sequence[Placed]) -> Figure:
+def stacked(parts: Sequence[Placed]) -> Chart:
     """Make one figure of several, one below the other."""
     heights = [height for height, _ in parts]
     if len(parts) == 1:

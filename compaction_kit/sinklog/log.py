@@ -13,7 +13,6 @@ from statistics import median
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.active import active_spark
@@ -261,7 +260,7 @@ class SinkLog(Record):
         length = None if retention is None else parse_retention(retention)
         return project(self.listed, times, begin, self.policy, pace, num_batches, length, is_source)
 
-    def plot(self, num_batches: int = 100) -> Figure:
+    def plot(self, num_batches: int = 100) -> "plots.Chart":
         """Draw the size of the compaction file, as it is and as projected, and what the cleanup removes."""
         ahead = self.project(num_batches)
         return plots.sink_log(self.files, ahead.batches, ahead.removals, self._growth(ahead), ahead.fails_at)

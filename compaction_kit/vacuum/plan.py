@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from matplotlib.figure import Figure
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError, StalePlanError
@@ -146,7 +145,7 @@ class VacuumPlan(WithFiles, Plan):
         table = [as_html_table(("reason to keep", "files", "bytes"), kept)] if kept else []
         return self.explain(), *table, self.plot()
 
-    def plot(self) -> Figure:
+    def plot(self) -> "plots.Chart":
         """Draw the storage now and after, and which versions can be read now and after."""
         if self.is_empty:
             return plots.vacuum(self.storage, self.versions, "VACUUM would delete nothing")

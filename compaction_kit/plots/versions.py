@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.plots import style
+import compaction_kit.plots.style as style
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, OTHER, SMALL, SMALL_HATCH, TOMBSTONED, Chart
 from compaction_kit.text import format_count, format_size
 

@@ -13,7 +13,7 @@ from matplotlib.collections import PolyCollection
 
 from compaction_kit import plots
 from compaction_kit.execute.work import TIMELINE
-from compaction_kit.plots.timeline import lanes
+from compaction_kit.plots.spans import lanes
 
 Row = tuple[str, str | None, int | None, float, float]
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.plots import style
+import compaction_kit.plots.style as style
 from compaction_kit.plots.style import INK, NEW, ON_LIGHT, OTHER, Chart
 from compaction_kit.text import format_count, format_factor, format_seconds
 
