@@ -47,8 +47,6 @@ def still_of(widget: w.Widget) -> Html:
         return joined()
     if isinstance(widget, Grid):
         return widget.still()
-    if isinstance(widget, w.Stack):
-        return still_of(widget.children[widget.selected_index])
     if isinstance(widget, w.HTML):
         return element("div", Html(widget.value), style="white-space: pre-line")
     return joined(*map(still_of, getattr(widget, "children", ())))

@@ -73,7 +73,8 @@ class Workbench(Page):
             *(history_part(state), vacuum_part(state), streams_part(state)),
         )
         self.rail = w.ToggleButtons(options=[part.title for part in self.parts], index=1).add_class("ck-rail")
-        self.stack = w.Stack(self.parts).add_class("ck-stack")
+        # No `w.Stack`: it removes the part that is left, and ipywidgets keeps in the browser what is removed.
+        self.stack = w.Box(self.parts).add_class("ck-stack")
         self.rail.observe(self._on_rail, "index")
         self.code, self.copy = w.HTML().add_class("ck-code"), parts.CopyButton()
         self.as_python = w.Accordion([w.VBox([self.copy, self.code])], titles=("As Python",))
@@ -102,9 +103,9 @@ class Workbench(Page):
 
     def _on_rail(self, _: object = None) -> None:
         self.state.look()
-        self.stack.selected_index = self.rail.index
         for i, part in enumerate(self.parts):
             part.shown = i == self.rail.index
+            parts.show_if(part.shown, part)
         self._render_code()
 
     def _render_code(self, _: object = None) -> None:

@@ -345,6 +345,16 @@ class FirstLook:
         figure(page, "ck-sink-figure")
         shoot_workbench(page, "streams")
 
+    def test_a_part_that_was_left_is_not_made_again(self, page: Page) -> None:
+        # The browser would keep what is removed, each time.
+        streams = page.locator(".ck-part-streams")
+        streams.evaluate("one => one.wasLeft = true")
+        part(page, "Plan")
+        expect(streams).to_be_hidden()
+        part(page, "Streams")
+        expect(streams).to_be_visible()
+        assert streams.evaluate("one => one.wasLeft")
+
     def test_what_is_on_the_page_is_kept_as_a_report(self, page: Page, root: Path, days: Days) -> None:
         page.locator("button.ck-export").click()
         with page.expect_download() as download:
