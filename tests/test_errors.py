@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
+from compaction_kit.execute.failures import translate
 from tests import handmade
 from tests.conftest import CopyOf
 
@@ -75,3 +76,13 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
 )
 def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> None:
     assert errors.reason_of(RuntimeError(message)) == reason
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("Answer from Java side is empty")],
+)
+def test_a_run_whose_java_has_ended_says_what_to_do(error: Exception) -> None:
+    said = translate(error, "t", "nothing was committed")
+    assert isinstance(said, errors.RunFailedError)
+    assert "Java has ended: restart the kernel; nothing was committed" in str(said)

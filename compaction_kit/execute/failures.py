@@ -5,15 +5,14 @@ from compaction_kit.execute.delta import is_conflict
 from compaction_kit.storage import Store
 
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
-# A refused read isn't a missing permission to write.
-_NOT_READ = " can't be read: "
 _GONE = ("No such file or directory", "FILE_NOT_EXIST", "FileNotFoundException")
 # What the message of an error has, and the sentence to say instead.
 _SENTENCES = {
     ("No space left on device", "Disk quota exceeded"): (
         "The disk of {table} is full: free space and run the plan again; {outcome}."
     ),
-    # A worker that the system has killed.
+    # From py4j, and for a worker that the system has killed.
+    ("] Connection refused", "Java side is empty"): "Spark's Java has ended: restart the kernel; {outcome}.",
     ("Python worker exited unexpectedly",): (
         "A Python worker died, as it does when memory runs out: free memory and run the plan again; "
         "{outcome}."
@@ -70,7 +69,8 @@ def translate(
     if is_conflict(error) or isinstance(error, TableChanged):
         why = text if isinstance(error, TableChanged) else "so Delta refused the commit"
         return errors.ConflictError(f"{others}, {why}: make a new plan; {outcome}.")
-    if any(sign in text for sign in _NO_PERMISSION) and _NOT_READ not in text:
+    # A refused read isn't a missing permission to write.
+    if any(sign in text for sign in _NO_PERMISSION) and " can't be read: " not in text:
         return errors.ReadOnlyTableError(
             f"{table} could not be written to: get write permission and run the plan again; {outcome}."
         )
