@@ -57,6 +57,7 @@ _SAVE_AND_RESTART = """async () => {
     await commands.execute('docmanager:save');
     await shell.currentWidget.sessionContext.session.kernel.restart();
 }"""
+_BEFORE = "one => getComputedStyle(one, '::before').content"
 _KEPT = """words => {
     const notebook = window.jupyterapp.shell.currentWidget.context.model.toJSON();
     return JSON.stringify(notebook).includes(words);
@@ -85,6 +86,9 @@ class TestRestart:
         part(page, "Plan")
         page.wait_for_function(_KEPT, arg="6 live files, 6 under 1 GiB")
         page.evaluate(_SAVE_AND_RESTART)
+        lost = page.locator(".ck-workbench.jupyter-widgets-disconnected")
+        assert "run the cell again" in lost.evaluate(_BEFORE)
+        assert lost.locator(".jupyter-widgets-disconnected").first.evaluate(_BEFORE) == "none"
         page.goto(browser.address.format("notebooks/restart.ipynb"), wait_until="domcontentloaded")
         still = page.locator(".ck-still")
         expect(page.get_by_text("Error displaying widget")).to_be_visible(timeout=60 * SECOND)
