@@ -104,7 +104,8 @@ def test_a_table_is_rewritten_restored_listed_in_a_manifest_and_vacuumed(
 def test_the_workbench_shows_the_tables_of_a_folder(put: Put, shaped: Path, tmp_path: Path) -> None:
     uri = put(shaped, f"{tmp_path.name}/lake/t")
     bench = Workbench(WorkbenchState(uri.rpartition("/")[0]))
-    bench.state.loading.wait(60)
+    for job in (bench.state.searching, bench.state.loading):
+        job.wait(60)
     assert bench.state.tables == [uri]
     assert bench.state.plan is not None
     assert (bench.state.plan.num_files_removed, bench.state.plan.num_bins) == (21, 3)

@@ -10,12 +10,9 @@ It raises what `open_table` raises.
 from collections.abc import Callable
 from pathlib import Path
 
-import ipywidgets as w
-
 from compaction_kit.table import Table, open_table
 from compaction_kit.widgets import compaction, parts, tables
 from compaction_kit.widgets.history import history_part, vacuum_part
-from compaction_kit.widgets.job import attempt
 from compaction_kit.widgets.page import PartPage
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench, workbench
@@ -48,12 +45,13 @@ def streams(root: str | Path) -> PartPage:
 
 def survey(root: str | Path) -> PartPage:
     """Show the tables of a folder or schema, ranked by what compaction would gain; a click shows one."""
-    state, clicked, error = WorkbenchState(root), w.VBox(), parts.Text("error", "survey-error")
+    state, clicked = WorkbenchState(root), WorkbenchState()
+    shown = PartPage(clicked, tables.files_part(clicked)).add_class("ck-clicked")
+    parts.show_if(False, shown)
 
     def show(name: str) -> None:
-        page, sentence = attempt(lambda: files(name))
-        error.show(sentence)
-        parts.close_all(clicked.children)
-        clicked.children = () if page is None else (page,)
+        clicked.name = "" if clicked.name == name else name
+        clicked.name = name
+        parts.show_if(True, shown)
 
-    return PartPage(state, tables.survey_part(state, show), error, clicked.add_class("ck-clicked"))
+    return PartPage(state, tables.survey_part(state, show), shown)

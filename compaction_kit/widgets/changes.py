@@ -93,7 +93,7 @@ class Changes(Watched):
         self.running = Job("name", "Stop; what is not committed is undone")
         self.vacuuming = Job("name", "Stop; files that are deleted by then stay deleted")
         self.restoring = Job("name", "Stop; nothing is changed unless it is committed by then")
-        self.surveying, self.finding, self.following = Lookup("root"), Lookup("root"), Lookup("root")
+        self.searching, self.surveying, self.finding, self.following = (Lookup("root") for _ in range(4))
         self.measuring, self.predicting = Lookup("table"), Lookup("plan")
         self.reading, self.sampling = Lookup("files"), Lookup("files")
         self.comparing, self.quoting = Lookup("files"), Lookup("files")

@@ -103,11 +103,14 @@ def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
     def some() -> Any:
         return state.plan if state.plan is not None and not state.plan.is_empty else None
 
+    def compare(plan: CompactionPlan, column: str) -> Any:
+        return plan.compare(column).plot()
+
     def touched(column: str) -> Any:
         # OPTIMIZE sorts the rows of a clustered table, so that no other layout can be compared.
         if state.is_clustered:
             return state.plan and (Files.plot_extents, state.plan.source, column)
-        return some() and (_plot_comparison, some(), column)
+        return some() and (compare, some(), column)
 
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
@@ -131,8 +134,7 @@ def _sizes_figure(state: WorkbenchState) -> FigureView:
         # An outline shows the plan of the same files that was drawn before this one.
         return CompactionPlan.plot_sizes, plan, former if former and former.source is plan.source else None
 
-    figure = FigureView("ck-plan-figure", sizes)
-    return figure
+    return (figure := FigureView("ck-plan-figure", sizes))
 
 
 def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget], Callable[[], None]]:
@@ -171,10 +173,6 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
     other = Text("error", "where-error", lambda: "" if None in state.inputs else state.input_error)
     errors = [target.error, smaller.error, other]
     return [target, by_output, full, smaller, where, order, budget], errors, offer
-
-
-def _plot_comparison(plan: CompactionPlan, column: str) -> Any:
-    return plan.compare(column).plot()
 
 
 def _stops(planner: Planner) -> tuple[list[int], list[int]]:

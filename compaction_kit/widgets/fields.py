@@ -20,10 +20,9 @@ def field(
     label: str, placeholder: str, css_class: str, width: str = "420px", label_width: str = "70px"
 ) -> w.Text:
     """Make a labelled field, whose value changes when Enter is pressed or the field is left."""
-    style, layout = {"description_width": label_width}, w.Layout(width=width)
-    more = {"placeholder": placeholder} if placeholder else {}
-    made = w.Text(description=label, continuous_update=False, style=style, layout=layout, **more)
-    return made.add_class(css_class)
+    style, layout = {"description_width": label_width}, {"width": width}
+    how = {"placeholder": placeholder, "continuous_update": False, "style": style, "layout": layout}
+    return w.Text(description=label, **how).add_class(css_class)
 
 
 def dropdown(
@@ -31,8 +30,7 @@ def dropdown(
 ) -> w.Dropdown:
     """Make a labelled dropdown of options, which are values or pairs of what is shown and its value."""
     style, layout = {"description_width": label_width}, w.Layout(width=width)
-    made = w.Dropdown(options=list(options), description=label, style=style, layout=layout)
-    return made.add_class(css_class)
+    return w.Dropdown(options=[*options], description=label, style=style, layout=layout).add_class(css_class)
 
 
 def offer(widget: w.Dropdown, options: Iterable[Any], value: Any) -> None:
@@ -42,8 +40,7 @@ def offer(widget: w.Dropdown, options: Iterable[Any], value: Any) -> None:
     """
     offered = tuple(options)
     if widget.options != offered:
-        widget.value = None
-        widget.options = offered
+        widget.value, widget.options = None, offered
     values = [option[1] if isinstance(option, tuple) else option for option in offered]
     widget.value = value if value in values else None
 

@@ -21,8 +21,7 @@ from compaction_kit.widgets.job import Job, attempt
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, absolute, call, fold, live, python
 from compaction_kit.widgets.state import WorkbenchState
 
-_MOST_ROWS, _LONGEST, _MOST_DAYS = 20, 60, 60
-_MOST_ACTIONS, _LONGEST_ACTION = 100, 400
+_MOST_ROWS, _LONGEST, _MOST_DAYS, _MOST_ACTIONS, _LONGEST_ACTION = 20, 60, 60, 100, 400
 _COLUMNS = ("version", "time", "operation", "files ±", "bytes ±", "rows ±", "content")
 _CONTENT = (
     "Content, compared with the version before unless another is named: proved by a fingerprint of the rows, "

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import ipywidgets as w
 from IPython.core.getipython import get_ipython
@@ -94,12 +93,9 @@ class Page(w.VBox):
 
     def _keep(self, job: Job) -> None:
         """Make the still again, a second later, so that a notebook that is saved has what is on screen."""
-        for _ in range(10):
-            job.report(0.0, "Waiting")
-            time.sleep(0.1)
+        time.sleep(1)
         if self._place is not None:
-            data: dict[str, Any] = {"text/html": _left(still_of(self))}
-            self._place.update(data, raw=True)  # type: ignore[no-untyped-call]
+            self._place.update({"text/html": _left(still_of(self))}, raw=True)  # type: ignore[no-untyped-call]
 
     def _send_again(self, *_: object) -> None:
         """Send the state of all widgets again: Voilà's page asks for it once, before it hears of changes."""

@@ -228,14 +228,13 @@ class JobBar(w.VBox):
         self._render()
 
     def _render(self, _: object = None) -> None:
-        job = self.job
         # It moves to and fro as long as no share is known.
-        share = {"value": f"{job.progress:.4f}"} if job.progress else {}
+        share = {"value": f"{self.job.progress:.4f}"} if self.job.progress else {}
         self.bar.value = element("progress", max="1", aria_label="Progress", **share)
-        self.cancel_button.disabled = not job.running
-        show_if(job.running, self.children[0])
-        self.error.show(job.error, job.details)
-        self.message.show(job.message if job.running else "")
+        self.cancel_button.disabled = not self.job.running
+        show_if(self.job.running, self.children[0])
+        self.error.show(self.job.error, self.job.details)
+        self.message.show(self.job.message if self.job.running else "")
 
 
 def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.VBox:

@@ -11,7 +11,7 @@ from compaction_kit import datasets
 from compaction_kit.active import active_spark
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.discovery import find_tables
-from compaction_kit.errors import CompactionKitError, TableNotFoundError
+from compaction_kit.errors import TableNotFoundError
 from compaction_kit.execute import Progress
 from compaction_kit.execute.work import Countdown
 from compaction_kit.plan.order import SIZE
@@ -23,8 +23,6 @@ from compaction_kit.text import GIB, format_count, format_size, shortened
 from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.changes import Changes, Inputs, Opened
 from compaction_kit.widgets.job import Job, attempt, sentence_of
-
-_LONGEST_WHERE = 40
 
 
 class WorkbenchState(Changes):
@@ -94,21 +92,34 @@ class WorkbenchState(Changes):
     def _find(self, again: bool = False) -> None:
         """Look for tables, and open the worst one; `again`, read the one that is open as it is now."""
         self.forget("root")
-        self.tables = []
-        try:
-            self.tables = find_tables(self.root) if self.root else []
-        except CompactionKitError as error:
-            self.name = ""
-            self.opened = Opened(error=str(error))
+        if "://" not in (root := self.root):
+            self.tables = []
+            self._on_found(*attempt(lambda: find_tables(root) if root else []), again)
             return
-        if again and self.table is not None:
-            self.reload()
-            return
+
+        def look(job: Job) -> None:
+            job.report(0.0, f"Looking for tables under {root} …")
+            found = attempt(lambda: find_tables(root))
+            with self.changing:
+                # Not if another root was named meanwhile.
+                job.report(1.0, job.message)
+                self._on_found(*found, again)
+
+        with self.changing:
+            # A store that can't be reached takes half a minute to say so.
+            self.searching.ask(look, root)
+            self.tables, self.name = [], self.name if again else ""
+
+    def _on_found(self, tables: list[str] | None, error: str, again: bool) -> None:
+        self.tables = tables or []
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
-        name = self.tables[0] if len(self.tables) == 1 else ""
-        if not self.tables and not is_folder(self.root):
-            name = self.root
-        if (again and self.name in self.tables) or name == self.name:
+        is_name = tables == [] and not is_folder(self.root)
+        name = self.tables[0] if len(self.tables) == 1 else self.root if is_name else ""
+        if error:
+            self.name, self.opened = "", Opened(error=error)
+        elif again and self.table is not None:
+            self.reload()
+        elif (again and self.name in self.tables) or name == self.name:
             self._open()
         else:
             self.name = name
@@ -223,7 +234,7 @@ class WorkbenchState(Changes):
                 return
             files = read.files
             if files is not None and files is not self.files:
-                scope = f" where {shortened(read.where, _LONGEST_WHERE)}" if read.where else ""
+                scope = f" where {shortened(read.where, 40)}" if read.where else ""
                 split = format_count(files.stats().num_partitions, "partition")
                 partitions = split if files.partition_columns else "not partitioned"
                 count, size = f"{format_count(files.num_files, 'file')}{scope}", format_size(files.size_bytes)
@@ -279,10 +290,10 @@ class WorkbenchState(Changes):
             plan = self.plan if self.can_run else None
         if plan is not None:
             self.measuring.forget()
-        progress = partial(_report, self.running, Countdown())
-        return self.carry_out(self.running, plan, progress, strategy=self.strategy, verify=self.verify)
+        job, countdown = self.running, Countdown()
 
+        def report(done: Progress) -> None:
+            times = ", ".join(filter(None, (f"{done.seconds:.0f} s", countdown(done))))
+            job.report(done.fraction, f"{done} ({times})")
 
-def _report(job: Job, countdown: Countdown, progress: Progress) -> None:
-    times = ", ".join(filter(None, (f"{progress.seconds:.0f} s", countdown(progress))))
-    job.report(progress.fraction, f"{progress} ({times})")
+        return self.carry_out(job, plan, report, strategy=self.strategy, verify=self.verify)

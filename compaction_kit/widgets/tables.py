@@ -83,15 +83,17 @@ def picker(state: WorkbenchState) -> Part:
         fields.offer(choice, options if others else state.tables, state.name)
 
     def is_empty() -> bool:
-        return not state.tables and state.table is None and not state.opened.error
+        is_known = state.searching.status in ("idle", "done")
+        return is_known and not (state.tables or state.table or state.opened.error)
 
     make = parts.button("Make the flights table", "ck-make", state.make_flights, style="primary")
     return Part(
         w.HBox([root, choice, refresh]),
+        JobBar(state.searching, "ck-searching"),
         Text("hint", "empty", lambda: _no_table(state.root) if is_empty() else ""),
         live(make, lambda: is_empty() and not state.making.running),
         live(JobBar(state.making, "ck-making"), lambda: state.making.running or state.making.error),
-        on=[state.making, *((state, name) for name in ("tables", "name", "opened"))],
+        on=[state.making, state.searching, *((state, name) for name in ("tables", "name", "opened"))],
         prepare=offer_tables,
         shown=True,
     )
@@ -99,7 +101,8 @@ def picker(state: WorkbenchState) -> Part:
 
 def _no_table(root: str) -> str:
     missing, name = f"Delta table under {root or 'the current folder'}", ". Name"
-    if root and not is_folder(root):
+    # A drawing waits for no store.
+    if root and "://" not in root and not is_folder(root):
         missing = f"Delta table in {root}" if name_parts(root) else root
         name = ": check the spelling, name"
     return f"There is no {missing} yet{name} another folder, a schema or a table, or make one {_TO_PRACTISE}"
@@ -200,8 +203,9 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
     def sentence() -> str:
         if surveying.value is not None:
             return str(surveying.value.summary().splitlines()[0])
-        many = text.format_count(len(state.tables), "table")
-        return f"{many} to look at." if state.tables else "No table was found."
+        if not state.tables:
+            return state.searching.message if state.searching.running else "No table was found."
+        return f"{text.format_count(len(state.tables), 'table')} to look at."
 
     def failures() -> str:
         return "\n".join(f"{row['table']}: {row['error']}" for row in rows() if row["error"])
@@ -212,7 +216,7 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
         live(grid, rows, all_rows=lambda: [_row(row, state.root) for row in rows()]),
         Text("hint", "survey-hint", lambda: f"{SMALL} {RANK}" if rows() else ""),
         Text("warning", "survey-errors", failures),
-        on=[surveying, (state, "tables")],
+        on=[surveying, state.searching, (state, "tables")],
         title="Survey",
         code=lambda: python(f"ck.survey({absolute(state.root)!r})"),
         records=lambda: [surveying.value],

@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -64,6 +65,7 @@ class Workbench(Page):
         # The root by the cell; another may be named in the page.
         self.given = state.root
         self.session, self.writing = Job(), Job()
+        self._export = partial(self.writing.start, self._write)
         self.verdict = verdict_part(state)
         to_run = parts.button("Continue to run", "ck-to-run", lambda: self.go_to("Run"), style="primary")
         live(to_run, disabled=lambda: not state.can_run)
@@ -114,8 +116,7 @@ class Workbench(Page):
             self.code.value = element("pre", self.copy.text)
 
     def _session_sentence(self) -> str:
-        if self.session.status == "done":
-            spark = self.session.result
+        if spark := self.session.result:
             return f"Spark {spark.version} · Delta {delta_version(spark)} · {spark.conf.get('spark.master')}"
         error = self.session.error
         return f"Spark is not available: {error}" if error else "Spark is starting …"
@@ -169,10 +170,7 @@ class Workbench(Page):
         on: list[Any] = [state, state.surveying, writing, *jobs, *((job, "message") for job in jobs)]
         return Part(w.HBox(line), on=on, shown=True).add_class("ck-footer")
 
-    def _export(self) -> None:
-        self.writing.start(lambda job: self._write())
-
-    def _write(self) -> Html:
+    def _write(self, _: Job) -> Html:
         opened = None
         while opened is not self.state.opened:
             # All sections are of one table.

@@ -101,15 +101,22 @@ def test_a_run_alone_compacts_and_says_what_it_takes_before_it_and_beside_what_i
     assert not said.search(words(page))
 
 
-def test_a_click_in_a_survey_alone_shows_the_files(table: Path) -> None:
+def test_a_click_in_a_survey_alone_shows_the_files(table: Path, tmp_path: Path) -> None:
     page = settle(ck.widgets.survey(table.parent))
     assert "10 files ·" not in words(page)
     assert [cell in still_of(page.part) for cell in (">a</td>", ">10</td>", ">8</td>")] == [True] * 3
     for _ in range(2):
         at(page, "ck-tables").on_open(str(table))
-    (clicked,) = at(page, "ck-clicked").children
-    settle(clicked)
+    settle(at(page, "ck-clicked"))
     assert "10 files ·" in words(page)
+    later, listed, clicked = tmp_path / "later", at(page, "ck-tables"), at(page, "ck-clicked")
+    listed.on_open(str(later))
+    assert "later: the path does not exist" in words(clicked)
+    assert "10 files ·" not in words(clicked)
+    # A click on the same table looks again.
+    shaped_table(later, partitions=2, files=3, rows=20)
+    listed.on_open(str(later))
+    assert "6 files ·" in words(settle(clicked))
 
 
 def test_the_log_of_a_stream_alone(tmp_path: Path) -> None:

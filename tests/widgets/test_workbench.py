@@ -486,6 +486,45 @@ def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
     assert refreshed.state.name == str(tmp_path / "b")
 
 
+def test_a_store_that_is_slow_or_refuses_holds_up_nothing_and_says_so(
+    bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+
+    def find(root: str) -> list[str]:
+        if "://" in root and not go.wait(5):
+            raise ValueError("no answer")
+        return ck.find_tables(root)
+
+    monkeypatch.setattr("compaction_kit.widgets.state.find_tables", find)
+    root, bar = at(bench, "ck-root"), at(bench, "ck-searching")
+    root.value = folder.as_uri()
+    assert f"Looking for tables under {folder.as_uri()}" in words(bar)
+    assert bench.state.table is None
+    assert not any(is_shown(at(bench, name)) for name in ("ck-empty", "ck-make", "ck-verdict"))
+    bench.rail.value = "Survey"
+    assert "Looking for tables" in at(bench, "ck-survey").value
+    # Another folder is shown at once, and what is found too late is not.
+    root.value = str(folder / "nested")
+    assert bench.state.tables == [str(folder / "nested" / "b")]
+    go.set()
+    settle(bench)
+    assert bench.state.name == str(folder / "nested" / "b")
+    root.value = folder.as_uri()
+    settle(bench)
+    assert bench.state.name == f"{folder.as_uri()}/a"
+    assert plan_of(bench).num_files_removed == 10
+    go.clear()
+    root.value = (folder / "nested").as_uri()
+    bar.cancel_button.click()
+    assert "Cancelled" in words(bar)
+    assert not is_shown(at(bench, "ck-empty"))
+    go.set()
+    root.value = "no-such-scheme://host/a"
+    settle(bench)
+    assert "no-such-scheme" in at(bench, "ck-verdict").value
+
+
 def test_the_lines_of_python_run_in_any_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     bench = made(Path("nested"))
