@@ -559,6 +559,8 @@ class AnalystsPath(FirstLook):
         planned = f"RESTORE to version {days.days} would add back {days.files} files"
         expect(plan).to_contain_text(planned, timeout=60 * SECOND)
         expect(plan).to_contain_text("The rows stay the same")
+        # Each sentence has its own line.
+        assert "\nA stream that reads the table" in plan.inner_text()
         shoot_workbench(page, "undo")
         page.locator("button.ck-keep-table:visible").click()
         expect(plan).to_be_hidden()
