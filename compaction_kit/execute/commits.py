@@ -19,7 +19,7 @@ from compaction_kit.compat import has_jvm
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.lines import commit_actions
+from compaction_kit.log.lines import commit_actions, commit_info
 from compaction_kit.log.listing import LOG_FOLDER, Kind, LogFile, list_log
 from compaction_kit.log.paths import canonical_paths, places
 from compaction_kit.plan.plan import BinPlan
@@ -140,12 +140,11 @@ def _commits_after(store: Store, since: int) -> Iterator[tuple[LogFile, Any, re.
     for file in list_log(store):
         if file.kind is Kind.COMMIT and (file.version or 0) > since:
             actions = commit_actions(store, file)
-            infos, adds, removes = (
-                [action[kind] for action in actions if action.get(kind)]
-                for kind in ("commitInfo", "add", "remove")
+            adds, removes = (
+                [action[kind] for action in actions if kind in action] for kind in ("add", "remove")
             )
-            info = infos[0] if infos else {}
-            yield file, info, _TAG.search(info.get("userMetadata") or ""), adds, removes
+            info = commit_info(actions)
+            yield file, info, _TAG.search(str(info.get("userMetadata"))), adds, removes
 
 
 def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError, show_value
 from compaction_kit.log.actions import column, count_records, is_kind
-from compaction_kit.log.lines import reading
+from compaction_kit.log.lines import commit_info, reading
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.sources import JsonSource
@@ -106,13 +106,12 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     for name, value in chain.from_iterable(action.items() for action in actions):
         fields = value if isinstance(value, dict) else {}
         stats, parsed = fields.get("stats"), fields.get("stats_parsed")
-        values = fields.get("partitionValues")
         row = {
             "action": name,
             "path": fields.get("path"),
             "size_bytes": fields.get("size", fields.get("sizeInBytes")),
             "data_change": fields.get("dataChange"),
-            "partition_values": values if isinstance(values, dict) else None,
+            "partition_values": fields.get("partitionValues"),
             "stats": json.dumps(parsed, default=str) if stats is None and parsed is not None else stats,
             "fields": json.dumps({name: value}, default=str),
         }
@@ -154,8 +153,7 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
         with reading(commits[i].name):
             # Delta writes commitInfo first, other writers anywhere.
             lines = (line for line in store.lines(commits[i].place) if b'"commitInfo"' in line)
-            infos = (json.loads(line).get("commitInfo") for line in lines)
-            return next((info for info in infos if isinstance(info, dict)), {})
+            return commit_info(map(json.loads, lines))
 
     newest = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
     kept = _LAST_VERSION
@@ -188,8 +186,7 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
     def stamp(file: LogFile) -> int:
         # commitInfo is the first action then (protocol, "In-Commit Timestamps").
         with reading(file.name):
-            info = json.loads(next(iter(store.lines(file.place)), b"")).get("commitInfo")
-        time = _in_commit_time(info) if isinstance(info, dict) else None
+            time = _in_commit_time(commit_info([json.loads(next(iter(store.lines(file.place)), b""))]))
         if time is None:
             raise CorruptLogError(
                 f"The log file {file.name} has no in-commit timestamp, which the table requires since "

@@ -3,7 +3,7 @@
 import codecs
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,14 +66,19 @@ def read_log_file(store: Store, file: LogFile) -> bytes:
 
 
 def commit_actions(store: Store, file: LogFile) -> list[Action]:
-    """Return every action of one commit as the log writes it: an object with the action's name as key."""
+    """Return every action of one commit by its name, without names whose action is null in their line."""
     lines = [line for line in read_log_file(store, file).split(b"\n") if line.strip()]
     with reading(file.name):
         # All lines at once, which takes half the time.
         actions = json.loads(b"[" + b",\n".join(lines) + b"]")
         if len(actions) != len(lines) or not all(isinstance(action, dict) for action in actions):
             raise ValueError("a line is not a JSON object")
-    return actions
+    return [{name: fields for name, fields in action.items() if fields is not None} for action in actions]
+
+
+def commit_info(actions: Iterable[Action]) -> Action:
+    """Return the first commitInfo of a commit that is an object; {} if there is none."""
+    return next((one["commitInfo"] for one in actions if isinstance(one.get("commitInfo"), dict)), {})
 
 
 def parse_lines(

@@ -13,7 +13,7 @@ from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.actions import count_records
-from compaction_kit.log.lines import Action
+from compaction_kit.log.lines import Action, commit_info
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.plan.clustering import clustering_columns
 from compaction_kit.plan.packing import Packer
@@ -105,8 +105,9 @@ def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
     rows, in_log = list[dict[str, Any]](), 0
     for (version, actions), (following, next_actions) in pairwise(chain(log.raw_commits(start), [(0, [])])):
         added_to = state.apply(actions)
-        parameters = _info(next_actions).get("operationParameters") or {}
-        done = following if parameters.get("auto") in (True, "true") else None
+        parameters = commit_info(next_actions).get("operationParameters")
+        is_auto = isinstance(parameters, dict) and parameters.get("auto") in (True, "true")
+        done = following if is_auto else None
         in_log += done is not None
         if enabled_by(conf, state.metadata.configuration) or not setting:
             fired = state.fire(added_to, done is not None)
@@ -126,10 +127,6 @@ def enabled_by(conf: Conf, properties: Mapping[str, str]) -> str:
     if setting is not None:
         return f"{_CONF}.enabled" if setting.lower() == "true" else ""
     return next((name for name in _PROPERTIES if properties.get(name, "").lower() == "true"), "")
-
-
-def _info(actions: Sequence[Action]) -> Action:
-    return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
 
 
 @dataclass
@@ -183,14 +180,13 @@ class _State:
         stats = [add.get("stats") if add.get("deletionVector") else None for _, add in adds]
         counts = count_records(pa.array(stats, pa.string())).to_pylist()
         for (key, add), records in zip(adds, counts, strict=True):
-            vector = add.get("deletionVector")
-            file = self._file(add["size"], records, vector["cardinality"] if vector else None)
-            self.partitions[key].files[add["path"]] = file
+            deleted = (add.get("deletionVector") or {}).get("cardinality")
+            self.partitions[key].files[add["path"]] = file = self._file(add["size"], records, deleted)
             changes[key] += file[1]
         for key, change in changes.items():
             self.partitions[key].count(change)
         self._mark()
-        is_hooked = is_write and _info(actions).get("operation") not in _WITHOUT_HOOK
+        is_hooked = is_write and commit_info(actions).get("operation") not in _WITHOUT_HOOK
         return {key for key, _ in adds} if is_hooked else set()
 
     def fire(self, added_to: set[Key], in_log: bool) -> list[dict[str, Any]]:

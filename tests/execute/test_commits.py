@@ -13,7 +13,7 @@ from compaction_kit.execute.delta import is_conflict
 from compaction_kit.execute.proof import prove_or_undo
 from compaction_kit.storage import open_store
 from tests import handmade
-from tests.handmade import Action, add, remove, unchanged, write_log
+from tests.handmade import Action, add, remove, unchanged, write_commit, write_log
 
 
 def info(tag: str, **more: Any) -> Action:
@@ -42,6 +42,13 @@ def test_commits_of_a_plan_are_those_that_change_no_data_and_its_restores(tmp_pa
     commits = commits_of(open_store(tmp_path), "0a", 0)
     found = [(one.version, one.read_version, one.is_proved) for one in commits]
     assert found == [(1, 0, False), (5, 3, False), (9, 8, True)]
+
+
+def test_what_other_writers_say_of_their_commits_may_be_anything(tmp_path: Path) -> None:
+    infos: list[Any] = ["said", [], {"userMetadata": {"by": "me"}}]
+    write_log(tmp_path, [add("a")], *([{"commitInfo": one}, add("b")] for one in infos))
+    write_commit(tmp_path, 4, [info("arrow, plan 0a"), *compacted("a", "b")])
+    assert [one.version for one in commits_of(open_store(tmp_path), "0a", 0)] == [4]
 
 
 def test_files_that_commits_add_and_remove_are_told_by_their_deletion_vectors_too(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ tests/test_fuzz.py damages logs in every way.
 
 import json
 import os
+import time
 import warnings
 from pathlib import Path
 
@@ -44,6 +45,25 @@ def test_an_odd_commit_info_takes_nothing_down(tmp_path: Path) -> None:
     assert table.plan_restore(0).is_empty
     assert table.plan_vacuum().versions_lost == []
     assert table.log.actions(latest)["action"].to_pylist() == ["commitInfo"]
+    assert table.auto_compaction().num_in_log == 0
+
+
+def test_an_action_that_is_null_is_none(tmp_path: Path) -> None:
+    """Some writers give each line the names of all actions."""
+    every = dict.fromkeys(("add", "remove", "metaData", "protocol", "commitInfo"))
+    commits = [[handmade.add("a"), handmade.add("b")], [handmade.add("c")], [handmade.remove("c")]]
+    plain, nulls = tmp_path / "plain", tmp_path / "nulls"
+    handmade.write_log(plain, *commits)
+    for version in range(3):
+        lines = handmade.commit_path(plain, version).read_text().splitlines()
+        handmade.write_commit(nulls, version, [every | json.loads(line) for line in lines])
+        ages = (time.time() - (9 - 3 * version) * 86_400,) * 2
+        for table in (plain, nulls):
+            os.utime(handmade.commit_path(table, version), ages)
+    expected, found = open_table(plain), open_table(nulls)
+    assert found.log.actions(0).equals(expected.log.actions(0))
+    assert found.auto_compaction().to_dict() == expected.auto_compaction().to_dict()
+    assert found.forecast().arrivals.equals(expected.forecast().arrivals)
 
 
 NO_SENSE = [
