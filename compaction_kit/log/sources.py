@@ -115,8 +115,8 @@ class JsonSource:
         action: dict[str, Any] = {}
         for name in sorted(names):
             field, data_type = field_of(name)
-            outer, _, inner = field.partition(".")
-            if not inner:
+            outer, dot, inner = field.partition(".")
+            if not dot:
                 action[outer] = data_type
             elif has_vectors or outer != "deletionVector":
                 action.setdefault(outer, {})[inner] = data_type

@@ -66,6 +66,11 @@ def test_an_action_that_is_null_is_none(tmp_path: Path) -> None:
     assert found.forecast().arrivals.equals(expected.forecast().arrivals)
 
 
+def test_a_partition_value_of_a_column_without_a_name_is_passed_over(tmp_path: Path) -> None:
+    handmade.write_log(tmp_path, [handmade.add("a", partition={"": "x"})])
+    assert open_table(tmp_path).files().to_arrow()["path"].to_pylist() == ["a"]
+
+
 NO_SENSE = [
     "null",
     "[]",
