@@ -88,8 +88,8 @@ class Metadata:
     def may_have_dropped_columns(self) -> bool:
         """Whether the schema lacks columns that it had, so that data files may have them."""
         ids = {(field.get("metadata") or {}).get("delta.columnMapping.id") for field in _fields(self.schema)}
-        most = int(self.configuration.get("delta.columnMapping.maxColumnId", 0))
-        return self.is_mapped and most > len(ids - {None})
+        most = self.configuration.get("delta.columnMapping.maxColumnId", "0")
+        return self.is_mapped and (not most.isdecimal() or int(most) > len(ids - {None}))
 
     @property
     def column_types(self) -> dict[str, Any]:

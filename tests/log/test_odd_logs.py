@@ -9,6 +9,7 @@ import time
 import warnings
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from compaction_kit import open_table
@@ -166,6 +167,16 @@ def test_a_checkpoint_that_is_cut_or_lacks_a_sidecar_is_named(
     else:
         file.write_bytes(data[: int(len(data) * share)])
     refused(open_table(tmp_path).files, CorruptLogError, file.name)
+
+
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_a_highest_column_id_that_is_no_number_is_passed_over(tmp_path: Path, mode: str) -> None:
+    names = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "many"}
+    handmade.write_log(
+        tmp_path,
+        [handmade.metadata(configuration=names), handmade.write_data(tmp_path, "a", pa.table({"id": [1]}))],
+    )
+    assert open_table(tmp_path).plan_purge().is_empty
 
 
 def test_odd_things_beside_the_log_are_passed_over(tmp_path: Path) -> None:
