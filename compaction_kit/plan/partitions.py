@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.log.paths import HIVE_NULL, one_array
 from compaction_kit.log.protocol import DECIMAL
-from compaction_kit.times import in_zone, parse_fields
+from compaction_kit.times import parse_fields
 
 _LIMITS = {"byte": 1 << 7, "short": 1 << 15, "integer": 1 << 31, "long": 1 << 63}
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
@@ -79,16 +79,18 @@ def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo |
 def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
     """Parse a partition value as Delta reads it (protocol, "Partition Value Serialization").
 
-    Returns a value that pyarrow converts to the type; a date as days since 1970. None for null.
+    Returns a value that pyarrow converts to the type; a date as days, a timestamp as microseconds since 1970.
+    None for null.
     """
     if not value:
         return None
     try:
         return _parsed(value, kind if isinstance(kind, str) else "", time_zone)
     except (ValueError, ArithmeticError, TypeError, UnsupportedTableError):
+        into = "null, or a time before the year 1 of UTC into another" if kind == "timestamp" else "null"
         raise UnsupportedTableError(
             f'The partition value "{value}" of column {column} can\'t be read as {kind}: OPTIMIZE would turn '
-            "it into null; correct those rows first."
+            f"it into {into}; correct those rows first."
         ) from None
 
 
@@ -99,7 +101,7 @@ def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
     if kind == "date":
         return _date(text)
     if kind == "timestamp":
-        return in_zone(parse_fields(text), time_zone).astimezone(datetime.UTC)
+        return _microseconds(parse_fields(text), time_zone)
     if kind == "timestamp_ntz":
         return parse_fields(text).replace(tzinfo=None)
     if kind == "boolean" and text.lower() in _BOOLEANS:
@@ -114,6 +116,16 @@ def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
     elif kind != "boolean" and text != HIVE_NULL:
         return text.encode() if kind == "binary" else text
     raise ValueError(text)
+
+
+def _microseconds(moment: datetime.datetime, zone: datetime.tzinfo | None) -> int:
+    # Python doesn't know the machine's zone on the first and last day; in UTC, the year may become 10000.
+    known = moment.tzinfo or zone or moment.replace(year=min(max(moment.year, 2), 9998)).astimezone().tzinfo
+    local = np.datetime64(moment.replace(tzinfo=None), "us")
+    instant = local - np.timedelta64(moment.replace(tzinfo=known).utcoffset() or 0, "us")
+    if instant < np.datetime64("0001-01-01"):
+        raise ValueError("Delta 4.4 writes the year 0 as the year 1")
+    return int(instant.astype(np.int64))
 
 
 def _date(text: str) -> int:

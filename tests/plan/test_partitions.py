@@ -44,6 +44,8 @@ TEXTS = {
         *(f"{DAY} 01:02:03.123456789", f"{DAY} 01:02:03.", f"{DAY} 01:02:03Z", f"{DAY} 1:2:3 UTC"),
         *(f"{DAY} 01:02:03+02:00", f"{DAY} 01:02:03-8:30", f"{DAY} 01:02:03 Asia/Tokyo", f"{DAY}x"),
         *("2024-13-01 00:00:00", "2024-02-30 00:00:00", f"{DAY} 24:00:00", f"{DAY} 01:60:00", "noon"),
+        *("0001-01-02 00:00:00", "0001-01-01T00:00:00Z", "0001-01-01 08:00:00+8:00"),
+        *("9999-12-31 23:59:59.999999", "9999-12-31T23:59:59.999999Z", "9999-12-31 23:59:59.999999-8:00"),
         *(f"{DAY} 01:02:03 Mars/Olympus", "24-06-01 01:02:03", f"{DAY} 01:02:03+19:00"),
     ],
 }
@@ -79,6 +81,20 @@ def test_values_are_one_partition_if_spark_casts_them_to_one_value(spark: SparkS
     numbers = zip(texts, days, strict=True)
     dates = {text: day for text, day in numbers if text in TEXTS["date"] and day is not None}
     assert {text: typed_value(text, "p", "date", None) for text in dates} == dates
+
+
+@pytest.mark.parametrize("name", ["UTC", "America/Los_Angeles", ""])
+def test_the_first_and_last_times_of_the_calendar_are_values(name: str) -> None:
+    """Writers take them for no time, or for the end of time."""
+    zone, last = parse_time_zone(name) if name else None, "9999-12-31 23:59:59.999999"
+    assert groups_of(["0001-01-01 12:00:00", last, last], "timestamp", zone) == [0, 1, 1]
+
+
+def test_a_time_that_is_of_the_year_0_in_utc_is_refused() -> None:
+    """OPTIMIZE of Delta 4.4 writes 0001-12-31T23:50:39.000000Z."""
+    with pytest.raises(UnsupportedTableError, match="a time before the year 1 of UTC into another"):
+        groups_of(["0001-01-01 00:00:00"], "timestamp", parse_time_zone("Europe/Paris"))
+    assert groups_of(["0001-01-01T00:00:00Z"], "timestamp", parse_time_zone("Europe/Paris")) == [0]
 
 
 def test_a_setting_is_read_in_any_case() -> None:
