@@ -183,9 +183,8 @@ def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table
             new = [adds[path] for path in adds if path not in removes and removes.keys() <= adds.keys()]
             counts[bool(new)] += 1
             for add in new:
-                row = {name: add["partitionValues"].get(key) for name, key in physical.items()}
-                row |= {"days_ago": days_ago[version], "size_bytes": add["size"], "stats": add.get("stats")}
-                rows.append(row)
+                row = {"days_ago": days_ago[version], "size_bytes": add["size"], "stats": add.get("stats")}
+                rows.append(row | {n: (add.get("partitionValues") or {}).get(k) for n, k in physical.items()})
     kinds = {"days_ago": pa.int64(), "size_bytes": pa.int64(), "stats": pa.string()}
     arrived = pa.Table.from_pylist(rows, pa.schema(kinds | dict.fromkeys(physical, pa.string())))
     records = count_records(one_array(arrived["stats"])).cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -202,7 +201,9 @@ def _on_day(arrived: pa.Table, day: int, window: int) -> pa.Table:
     files = arrived.filter(pc.equal(arrived["days_ago"], shift - day))
     for name in [name for name in files.column_names if name.startswith("partition.")]:
         values = files[name]
-        days = pc.strptime(pc.utf8_slice_codeunits(values, 0, 10), "%Y-%m-%d", "s", error_is_null=True)
+        # What has no end stays in the last year of the calendar.
+        texts = pc.if_else(pc.starts_with(values, "9999"), None, pc.utf8_slice_codeunits(values, 0, 10))
+        days = pc.strptime(texts, "%Y-%m-%d", "s", error_is_null=True)
         later = pc.strftime(pc.add(days, timedelta(days=shift)), "%Y-%m-%d")
         later = pc.binary_join_element_wise(later, pc.utf8_slice_codeunits(values, 10, None), "")
         files = files.drop_columns(name).append_column(name, pc.coalesce(later, values))
