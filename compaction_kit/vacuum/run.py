@@ -13,7 +13,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from compaction_kit.errors import RunCancelled
+from compaction_kit.errors import RunCancelled, UnsupportedTableError
 from compaction_kit.execute.failures import translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.work import Progress, ProgressBar
@@ -28,6 +28,8 @@ from compaction_kit.text import format_count, format_list, format_seconds, forma
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
 # VacuumCommand.INVENTORY_SCHEMA.
 _INVENTORY = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
+# Scala's error at these (VacuumCommand.getDeletionVectorRelativePathAndSize).
+_INLINE = "Some(DeletionVectorDescriptor(i,"
 _MOST_LOOKED_AT, _MOST_NAMED = 1_000, 5
 
 
@@ -104,8 +106,7 @@ def delete(
     """
     spark, paths = handle.spark, files["path"].to_pylist()
     view = f"compaction_kit_{uuid.uuid4().hex}"
-    name = table_name(spark, handle.uri)
-    statement = f"VACUUM {name} USING INVENTORY (SELECT * FROM {view}){retain}"
+    statement = f"VACUUM {table_name(spark, handle.uri)} USING INVENTORY (SELECT * FROM {view}){retain}"
     nothing = np.zeros(len(directories), np.int64)
     inventory: dict[str, Any] = {
         # Paths as Hadoop writes them, not URL-encoded.
@@ -126,6 +127,11 @@ def delete(
             spark.createDataFrame(pd.DataFrame(inventory), _INVENTORY).createOrReplaceTempView(view)
             run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
     except (PySparkException, Py4JJavaError, OSError) as error:
+        if _INLINE in str(error):
+            raise UnsupportedTableError(
+                "Delta's VACUUM fails at deletion vectors that are in the log itself: rewrite their files by "
+                "plan_purge(), and vacuum once that is older than the retention; nothing was deleted."
+            ) from None
         raise translate(error, handle.store.root, outcome()) from None
     except (WorkCancelled, KeyboardInterrupt):
         # Either the caller's progress raised an exception, or Ctrl-C was pressed.
