@@ -50,7 +50,8 @@ def survey(root: str | Path) -> PartPage:
     parts.show_if(False, shown)
 
     def show(name: str) -> None:
-        clicked.name = "" if clicked.name == name else name
+        # A second click on a table looks again.
+        clicked.name = ""
         clicked.name = name
         parts.show_if(True, shown)
 

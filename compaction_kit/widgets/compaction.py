@@ -134,7 +134,8 @@ def _sizes_figure(state: WorkbenchState) -> FigureView:
         # An outline shows the plan of the same files that was drawn before this one.
         return CompactionPlan.plot_sizes, plan, former if former and former.source is plan.source else None
 
-    return (figure := FigureView("ck-plan-figure", sizes))
+    figure = FigureView("ck-plan-figure", sizes)
+    return figure
 
 
 def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget], Callable[[], None]]:

@@ -24,6 +24,8 @@ from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.changes import Changes, Inputs, Opened
 from compaction_kit.widgets.job import Job, attempt, sentence_of
 
+_LONGEST_WHERE = 40
+
 
 class WorkbenchState(Changes):
     """The open table, what is chosen, and the work under way.
@@ -234,7 +236,7 @@ class WorkbenchState(Changes):
                 return
             files = read.files
             if files is not None and files is not self.files:
-                scope = f" where {shortened(read.where, 40)}" if read.where else ""
+                scope = f" where {shortened(read.where, _LONGEST_WHERE)}" if read.where else ""
                 split = format_count(files.stats().num_partitions, "partition")
                 partitions = split if files.partition_columns else "not partitioned"
                 count, size = f"{format_count(files.num_files, 'file')}{scope}", format_size(files.size_bytes)
