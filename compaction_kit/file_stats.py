@@ -108,5 +108,6 @@ class Histogram:
         # An empty file is not valid Parquet, but a log may list it.
         powers = np.frexp(np.maximum(sizes, 1).astype(float))[1] - 1
         lowest = int(powers.min()) if len(sizes) else 0
-        counts, size_bytes = (np.bincount(powers - lowest, one, 1).astype(np.int64) for one in (None, sizes))
-        return cls(2 ** np.arange(lowest, lowest + len(counts) + 1), counts, size_bytes)
+        num_files = np.bincount(powers - lowest, minlength=1)
+        size_bytes = np.bincount(powers - lowest, sizes, minlength=1).astype(np.int64)
+        return cls(2 ** np.arange(lowest, lowest + len(num_files) + 1), num_files, size_bytes)

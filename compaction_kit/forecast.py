@@ -183,8 +183,10 @@ def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table
             new = [adds[path] for path in adds if path not in removes and removes.keys() <= adds.keys()]
             counts[bool(new)] += 1
             for add in new:
-                row = {"days_ago": days_ago[version], "size_bytes": add["size"], "stats": add.get("stats")}
-                rows.append(row | {n: (add.get("partitionValues") or {}).get(k) for n, k in physical.items()})
+                values = add.get("partitionValues") or {}
+                row = {name: values.get(key) for name, key in physical.items()}
+                row |= {"days_ago": days_ago[version], "size_bytes": add["size"], "stats": add.get("stats")}
+                rows.append(row)
     kinds = {"days_ago": pa.int64(), "size_bytes": pa.int64(), "stats": pa.string()}
     arrived = pa.Table.from_pylist(rows, pa.schema(kinds | dict.fromkeys(physical, pa.string())))
     records = count_records(one_array(arrived["stats"])).cast(pa.float64()).to_numpy(zero_copy_only=False)

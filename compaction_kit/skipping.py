@@ -41,7 +41,8 @@ def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Arr
         InvalidArgumentError: Stats have no bounds for that type.
     """
     name = column_type if isinstance(column_type, str) else str(column_type["type"])
-    if (parsers := _PARSERS.get(name.partition("(")[0])) is None:
+    parsers = _PARSERS.get(name.partition("(")[0])
+    if parsers is None:
         raise InvalidArgumentError(
             f'column="{column}" has the type {name}, for which stats have no bounds: '
             "choose a column of numbers, texts, dates or times."
@@ -78,15 +79,23 @@ def _pairs(texts: list[str | None], name: str, parse: Any, kind: Any) -> tuple[n
 
 
 def _number(value: Any) -> float:
-    if (number := float(value)) != number:
+    number = float(value)
+    if number != number:
         raise ValueError(value)
     return number
 
 
 def _decimal(value: Any) -> Decimal:
-    if not (number := Decimal(value)).is_finite():
+    number = Decimal(value)
+    if not number.is_finite():
         raise ValueError(value)
     return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
 
 
 def _microseconds(text: str) -> int:
@@ -99,7 +108,7 @@ _PARSERS: dict[str, tuple[Callable[[Any], Any], pa.DataType | None]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), (int, pa.int64())),
     **dict.fromkeys(("float", "double"), (_number, pa.float64())),
     "decimal": (_decimal, None),
-    **dict.fromkeys(("string", "date"), (str.__str__, pa.string())),  # raises for other values
+    **dict.fromkeys(("string", "date"), (_text, pa.string())),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), (_microseconds, pa.timestamp("us"))),
 }
 
@@ -153,13 +162,15 @@ class Overlap(Record):
 
 def measure_overlap(column: str, bounds: Bounds) -> Overlap:
     """Count the files whose range contains each file's minimum and maximum."""
-    lows, highs = (ranks[bounds.known] for ranks in (bounds.lows, bounds.highs))
-    points, num_unknown = np.concatenate([lows, highs]), int((~bounds.known).sum())
-    return Overlap(column, len(bounds.known), num_unknown, files_touched(lows, highs, points, points))
+    lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
+    points = np.concatenate([lows, highs])
+    num_files = len(bounds.known)
+    return Overlap(column, num_files, num_files - len(lows), files_touched(lows, highs, points, points))
 
 
 def files_touched(lows: np.ndarray, highs: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Count the files, from `lows` to `highs`, that overlap each range, from `begins` to `ends`."""
-    touched: np.ndarray = np.searchsorted(np.sort(lows), ends, side="right")
-    touched -= np.searchsorted(np.sort(highs), begins, side="left")
+    begun = np.searchsorted(np.sort(lows), ends, side="right")
+    over = np.searchsorted(np.sort(highs), begins, side="left")
+    touched: np.ndarray = begun - over
     return touched

@@ -100,7 +100,8 @@ class Survey(TableRows):
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         aligned = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]
-        failed, more = map(": ".join, self._failed()), self._rest(len(rows), _MOST_LINES, "more table")
+        failed = map(": ".join, self._failed())
+        more = self._rest(len(rows), _MOST_LINES, "more table")
         return "\n".join([f"{self.finding}.", *aligned, *more, *failed, *self._skipped()])
 
     def plot(self) -> "plots.Chart":

@@ -156,7 +156,8 @@ class TransactionLog:
             raise InvalidArgumentError(
                 f'timestamp="{timestamp}" can\'t be used: the log holds no commit; choose version={earliest}.'
             )
-        versions, metadata = list(commits), self.snapshot().metadata
+        versions = list(commits)
+        metadata = self.snapshot().metadata
         times, since = commit_times(self._store, [*commits.values()], metadata), in_commit_since(metadata)
         # Delta searches the times of files only before the first in-commit timestamp.
         stamped = sum(since is None or version < since for version in versions)

@@ -106,12 +106,13 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
     for name, value in chain.from_iterable(action.items() for action in actions):
         fields = value if isinstance(value, dict) else {}
         stats, parsed = fields.get("stats"), fields.get("stats_parsed")
+        values = fields.get("partitionValues")
         row = {
             "action": name,
             "path": fields.get("path"),
             "size_bytes": fields.get("size", fields.get("sizeInBytes")),
             "data_change": fields.get("dataChange"),
-            "partition_values": fields.get("partitionValues"),
+            "partition_values": values if isinstance(values, dict) else None,
             "stats": json.dumps(parsed, default=str) if stats is None and parsed is not None else stats,
             "fields": json.dumps({name: value}, default=str),
         }
@@ -186,7 +187,8 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
     def stamp(file: LogFile) -> int:
         # commitInfo is the first action then (protocol, "In-Commit Timestamps").
         with reading(file.name):
-            time = _in_commit_time(commit_info([json.loads(next(iter(store.lines(file.place)), b""))]))
+            first = json.loads(next(iter(store.lines(file.place)), b""))
+        time = _in_commit_time(commit_info([first]))
         if time is None:
             raise CorruptLogError(
                 f"The log file {file.name} has no in-commit timestamp, which the table requires since "

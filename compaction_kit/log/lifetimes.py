@@ -79,7 +79,8 @@ def _lives(actions: pa.Table, store: Store) -> pa.Table:
         one_array(column).dictionary_encode().indices.to_numpy()
         for column in (file_keys(actions), actions["partition"])
     )
-    is_add, versions = (actions[name].to_numpy() for name in ("is_add", "version"))
+    is_add = actions["is_add"].to_numpy()
+    versions = actions["version"].to_numpy()
     # Within a commit, removes come first: a commit that replaces a file's deletion vector names the
     # same path twice, with two keys.
     order = np.lexsort((is_add, versions, keys))

@@ -176,7 +176,8 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
                 "restore the log from a backup."
             )
     try:
-        protocol, metadata = Protocol.of(others["protocol", None]), Metadata.of(others["metaData", None])
+        protocol = Protocol.of(others["protocol", None])
+        metadata = Metadata.of(others["metaData", None])
     except DAMAGE as error:
         raise CorruptLogError(
             f"Version {segment.version} can't be read: its protocol or metaData action is damaged "

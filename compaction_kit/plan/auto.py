@@ -181,7 +181,8 @@ class _State:
         counts = count_records(pa.array(stats, pa.string())).to_pylist()
         for (key, add), records in zip(adds, counts, strict=True):
             deleted = (add.get("deletionVector") or {}).get("cardinality")
-            self.partitions[key].files[add["path"]] = file = self._file(add["size"], records, deleted)
+            file = self._file(add["size"], records, deleted)
+            self.partitions[key].files[add["path"]] = file
             changes[key] += file[1]
         for key, change in changes.items():
             self.partitions[key].count(change)

@@ -74,7 +74,8 @@ class CubedFiles:
         """
         is_apart = self.is_apart[self.order]
         ours, others = self.order[~is_apart], self.order[is_apart]
-        is_complete, chosen = self.is_complete(cubes), self._last_first(ours)
+        is_complete = self.is_complete(cubes)
+        chosen = self._last_first(ours)
         chosen = chosen[~is_complete[chosen]]
         if full and len(others):
             return np.concatenate([chosen, others])
@@ -167,7 +168,8 @@ class Clustering:
         self._is_foreign = _differs(one_array(tags["clustering_provider"]), _PROVIDER)
         places = state_order(one_array(files.snapshot.live["path"]), rules.snapshot_partitions)
         # Files without a cube come first.
-        order, is_apart = np.lexsort((places, cube_of)), self._is_other | self._is_foreign
+        order = np.lexsort((places, cube_of))
+        is_apart = self._is_other | self._is_foreign
         self.cubed = CubedFiles(
             files.sizes, _logical_bytes(files), cube_of, is_apart, order[self._among[order]]
         )
@@ -214,7 +216,8 @@ class Clustering:
         If the first file is larger than a bin, OPTIMIZE counts an empty bin before it (groupFilesIntoBins).
         """
         has_empty = packing.num_bins > 0 and self._files.sizes[packing.order[0]] > self._sizes.most
-        num_bins, cube_of = packing.num_bins + int(has_empty), self.cubed.cube_of
+        num_bins = packing.num_bins + int(has_empty)
+        cube_of = self.cubed.cube_of
         in_cube = (cube_of != NO_CUBE) & (full | ~self._is_other) & self._among
 
         def sums(sizes: np.ndarray) -> dict[str, int]:

@@ -106,8 +106,9 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {by}", order_by(name))]
     plans = {layout: BinPlan.of(plan.planner, plan.thresholds, order=order) for layout, order in orders}
     plans |= {} if plan.budget is None else {"this plan": plan}
-    now = Packing(*[np.array([], np.int64)] * 3)
-    layouts = {"now": now} | {layout: planned.packing for layout, planned in plans.items()}
+    nothing = np.array([], np.int64)
+    layouts = {"now": Packing(nothing, nothing, nothing)}
+    layouts |= {layout: planned.packing for layout, planned in plans.items()}
     rows = [
         {"layout": layout, **_measured(bounds, source.sizes, packing)} for layout, packing in layouts.items()
     ]
@@ -126,7 +127,8 @@ def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing) -> dict[str, 
     known = np.r_[np.delete(bounds.known, positions), known]
     lows = np.r_[np.delete(bounds.lows, positions), lows][known]
     highs = np.r_[np.delete(bounds.highs, positions), highs][known]
-    unknown, points = len(known) - len(lows), files_touched(lows, highs, values, values)
+    unknown = len(known) - len(lows)
+    points = files_touched(lows, highs, values, values)
     ranges = files_touched(lows, highs, values[: len(values) - width], values[width:])
     return {
         "num_files": len(known),

@@ -81,7 +81,8 @@ def spark_hash(texts: pa.Array) -> np.ndarray:
     first, end = int(offsets[0]), int(offsets[-1])
     data = np.frombuffer(bytes((texts.buffers()[2] or b"")[first:end]) + bytes(_WORD), np.uint8)
     words = np.ndarray((len(data) - _WORD + 1,), "<u4", data, strides=(1,))
-    hashes, whole = np.full(len(texts), _SEED), lengths // _WORD
+    hashes = np.full(len(texts), _SEED)
+    whole = lengths // _WORD
     for k in range(int(whole.max(initial=0))):
         rows = np.flatnonzero(whole > k)
         hashes[rows] = _mix(hashes[rows], words[starts[rows] + k * _WORD])

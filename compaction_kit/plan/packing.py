@@ -88,7 +88,8 @@ def batch_of_bins(sizes: np.ndarray, batch_size: int) -> np.ndarray:
     Bins are taken smallest first; a batch is closed when the next bin would make it exceed `batch_size`
     bytes.
     """
-    batches, order = np.zeros(len(sizes), dtype=np.int64), np.argsort(sizes, kind="stable")
+    batches = np.zeros(len(sizes), dtype=np.int64)
+    order = np.argsort(sizes, kind="stable")
     totals = np.r_[0, np.cumsum(sizes[order])]
     start, number = 0, 0
     while start < len(order):

@@ -190,7 +190,8 @@ class Outcome:
     @cached_property
     def rows_known(self) -> np.ndarray:
         """Whether the log has the rows that decide how many files are added, bool."""
-        some, unknown = self._sums(self.planner.rows > 0) > 0, self._sums(np.isnan(self.planner.rows)) > 0
+        some = self._sums(self.planner.rows > 0) > 0
+        unknown = self._sums(np.isnan(self.planner.rows)) > 0
         known: np.ndarray = ~unknown if self.thresholds.max_records_per_file else some | ~unknown
         return known
 

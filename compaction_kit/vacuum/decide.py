@@ -196,7 +196,8 @@ def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.Array) -> pa.
     def total(mask: pa.Array) -> int:
         return pc.sum(sizes.filter(mask)).as_py() or 0
 
-    after, now = [total(pc.and_(mask, is_kept)) for mask in kinds.values()], [*map(total, kinds.values())]
+    after = [total(pc.and_(mask, is_kept)) for mask in kinds.values()]
+    now = [*map(total, kinds.values())]
     return pa.table({"kind": [*kinds], "size_bytes": now, "size_bytes_after": after})
 
 

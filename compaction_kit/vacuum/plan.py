@@ -163,7 +163,10 @@ class VacuumPlan(WithFiles, Plan):
             cost = f"{format_count(len(lost), 'version')} that can be read now would be lost: {ranges(lost)}."
         if survivors := self.content_survives_as:
             by, own = self.content_survives_by, {self.version + 2: "VACUUM's own commit"}
-            pairs = [f"{lost} as {own.get(other, other)} ({by[lost]})" for lost, other in survivors.items()]
+            pairs = [
+                f"{version} as {own.get(other, other)} ({by[version]})"
+                for version, other in survivors.items()
+            ]
             cost += f" The same content can still be read as another version: {format_list(pairs)}."
         return cost
 
@@ -234,7 +237,8 @@ def _result(plan: VacuumPlan, readable: list[int], start: float) -> VacuumResult
     store, after = plan.handle.store, read_files_by_version(plan.handle)
     planned = plan.files.select(["path", "size_bytes"])
     exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
-    left, young = planned.filter(exists), after.young_tombstones(cutoff(plan.at, plan.retention))
+    left = planned.filter(exists)
+    young = after.young_tombstones(cutoff(plan.at, plan.retention))
     named = pa.chunked_array([*after.live["path"].chunks, *young["path"].chunks], pa.string())
     why = pc.if_else(
         pc.is_in(left["path"], value_set=named),
