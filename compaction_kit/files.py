@@ -5,19 +5,17 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.file_stats import FileStats, Histogram
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.skipping import Bounds, Overlap, measure_overlap, place_values, read_bounds
 from compaction_kit.text import MIB, format_count, format_size, parse_size, parse_spark_size
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SMALL_FILE_SIZE = 16 * MIB
 _TARGET_SIZE = "delta.targetFileSize"
@@ -193,14 +191,12 @@ class Files:
         """Return the number and the bytes of files by size, in buckets between powers of two."""
         return Histogram.of(self.sizes)
 
-    def plot(self, small_file_size: int | str | None = None) -> Figure:
+    def plot(self, small_file_size: int | str | None = None) -> plots.Chart:
         """Draw the histogram, with the small files marked."""
-        from compaction_kit import plots
-
         limit = self.small_file_size(small_file_size)
         return plots.file_sizes(self.histogram(), limit, int((self.sizes < limit).sum()))
 
-    def plot_extents(self, column: str, after: Files | None = None, figure: Any = None) -> Figure:
+    def plot_extents(self, column: str, after: Files | None = None, figure: Any = None) -> plots.Chart:
         """Draw a bar a file from the minimum to the maximum of a data column, as the stats have them.
 
         Args:
@@ -208,8 +204,6 @@ class Files:
             after: The same table's files at a later version, to be drawn beside; None for none.
             figure: The part of a figure to draw in; None for a figure of its own.
         """
-        from compaction_kit import plots
-
         sides = {"now": self} if after is None else {"before": self, "after": after}
         bounds, start = self.bounds(column, *list(sides.values())[1:]), 0
         panels, found = {}, []

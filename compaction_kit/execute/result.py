@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.commits import Commit, removed_paths
 from compaction_kit.execute.jobs import session_confs
@@ -19,8 +20,6 @@ from compaction_kit.text import format_count, format_range, format_size
 from compaction_kit.verify import Fingerprint
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from compaction_kit.query import Query
     from compaction_kit.reads import ReadComparison
 
@@ -163,23 +162,19 @@ class CompactionResult(Record):
         }
         return {name: fact for name, fact in facts.items() if fact}
 
-    def plot(self) -> "Figure":
+    def plot(self) -> "plots.Chart":
         """Draw the sizes before and after, on one scale.
 
         Of a clustered table, draw also which values of the first clustering column each file had and has.
         """
-        from compaction_kit import plots
-
         sizes = partial(plots.before_after, self.sizes_before, self.sizes_after)
         parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, sizes)]
         if self.extents is not None:
             parts.append((plots.EXTENTS_HEIGHT, self.extents))
         return plots.stacked(parts)
 
-    def plot_timeline(self) -> "Figure":
+    def plot_timeline(self) -> "plots.Chart":
         """Draw where the time went."""
-        from compaction_kit import plots
-
         return plots.timeline(self.timeline)
 
     def parts(self) -> Sequence[object]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
 from compaction_kit.plan.packing import Packing
@@ -14,9 +15,6 @@ from compaction_kit.plan.plan import BinPlan
 from compaction_kit.records import Record
 from compaction_kit.skipping import Bounds, files_touched
 from compaction_kit.text import as_html_table, format_size
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # A narrow range query spans this share of the values that bound the files now.
 RANGE_SHARE = 0.01
@@ -40,10 +38,8 @@ class Comparison(Record):
         """The layouts."""
         return self.layouts
 
-    def plot(self) -> "Figure":
+    def plot(self) -> "plots.Chart":
         """Draw the files touched by a narrow range in each layout."""
-        from compaction_kit import plots
-
         touched = {row["layout"]: row["range_files"] for row in self.layouts.to_pylist()}
         best = min(touched, key=lambda name: touched[name] or 0)
         when = best if best.startswith(("now", "by ")) else f"after {best}"
