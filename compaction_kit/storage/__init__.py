@@ -156,7 +156,7 @@ def is_folder(name: str) -> bool:
 
 
 def local_path(name: str) -> Path:
-    """Return the path that a path or a "file:" URI names.
+    """Return the path that a path, also one that begins with "~", or a "file:" URI names.
 
     Raises:
         UnsupportedTableError: It isn't on a local disk.
@@ -164,7 +164,8 @@ def local_path(name: str) -> Path:
     """
     if _REMOTE.match(name):
         raise UnsupportedTableError(f"{name} isn't on a local disk: give a path on one.")
-    path = Path(unquote(name.removeprefix("file:").removeprefix("//")) if name.startswith("file:") else name)
+    text = name.removeprefix("file:")
+    path = Path(os.path.expanduser(name) if text == name else unquote(text.removeprefix("//")))
     try:
         str(path).encode()
         # Fails if the working folder was deleted.

@@ -79,10 +79,12 @@ def test_new_files_replace_nothing_and_moves_leave_no_empty_folder(store: LocalS
 
 
 def test_a_folder_is_named_by_a_path_or_a_uri_and_may_be_reached_by_a_link(
-    store: LocalStore, tmp_path: Path
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "by link").symlink_to(tmp_path / "table")
-    for name in (str(tmp_path / "by link"), f"file:{tmp_path}/by%20link", f"file://{tmp_path}/table/"):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    uris = f"file:{tmp_path}/by%20link", f"file://{tmp_path}/table/"
+    for name in (str(tmp_path / "by link"), "~/by link", *uris):
         assert open_store(name) == store
         assert is_folder(name)
     remote, odd = "s3://bucket/table", str(tmp_path / os.fsdecode(b"caf\xe9"))
