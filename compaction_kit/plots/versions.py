@@ -27,6 +27,8 @@ _KINDS |= dict.fromkeys(("DELETE", "UPDATE", "MERGE"), "changed")
 _MOST_BARS = 60
 # Of the axis of versions: about one in a pixel.
 _MOST_STEPS = 600
+# Of compactions in a row.
+_MOST_NAMES = 5
 _READABLE: style.Looks = {
     "yes": (LIVE, ""),
     "blocked": (OTHER, SMALL_HATCH),
@@ -59,11 +61,16 @@ def history(ledger: pa.Table) -> Chart:
     axis.step(versions, counts, where="post", color=LIVE, linewidth=1.5, label="live files")
     small = known["num_small_files"].to_numpy()
     axis.step(versions, small, where="post", color=SMALL, linewidth=1.5, linestyle="--", label="small files")
-    for row in known.filter(pc.invert(known["data_change"])).to_pylist():
-        if row["num_removed"]:
+    marked = known.filter(pc.invert(known["data_change"])).filter(pc.field("num_removed") > 0)
+    for version in marked["version"].to_pylist():
+        axis.axvline(version, color=NEW, linewidth=1, linestyle=":")
+    # Names that have room, the newest first.
+    free = np.inf
+    for row in reversed(marked.to_pylist()):
+        if row["version"] <= free:
             text = f"{style.short(row['operation'] or '')}\nversion {row['version']}".strip()
-            axis.axvline(row["version"], color=NEW, linewidth=1, linestyle=":")
             style.note(axis, text, (row["version"], most * 1.12), color=NEW, va="top", annotation_clip=False)
+            free = row["version"] - np.ptp(versions) / _MOST_NAMES
     _count_axis(axis, max(most, 1) * 1.15, 6)
     return figure
 

@@ -1,5 +1,7 @@
 """Figures over versions: files and their lives, bytes, which can be read, what a vacuum takes of both."""
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +35,21 @@ def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions(
     figure = plots.history(pa.table(ledger))
     assert str(figure.get_label()) == f"Up to {most}, {last} now"
     assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"] * bool(counts)
+
+
+def test_the_history_figure_names_as_many_compactions_as_have_room() -> None:
+    numbers = pa.array(range(0, 1_000, 2))
+    columns = {"version": numbers, "num_files": numbers, "num_small_files": numbers, "num_removed": numbers}
+    ledger = columns | {
+        "data_change": pa.nulls(500, pa.bool_()).fill_null(False),
+        "operation": ["OPTIMIZE"] * 500,
+    }
+    (axis,) = plots.history(pa.table(ledger)).axes
+    named = [int(text.get_text().rpartition(" ")[2]) for text in axis.texts]
+    assert (named[0], len(named)) == (998, 5)
+    assert min(newer - older for newer, older in pairwise(named)) >= 998 / 5
+    # Version 0 removed nothing; there are two lines of numbers of files.
+    assert len(axis.lines) == 2 + 499
 
 
 OPERATIONS = {"version": [0, 1, 2], "operation": ["WRITE", "DELETE", "OPTIMIZE"]}
