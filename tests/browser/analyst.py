@@ -305,6 +305,8 @@ class FirstLook:
     def test_controls_and_figure_are_in_one_window_and_no_text_is_small(
         self, page: Page, window: tuple[int, int]
     ) -> None:
+        # A front end scrolls by itself as long as parts of the page come.
+        places_when_still(page)
         page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
         for place in (".ck-controls", ".ck-plan-figure", ".ck-plan", "button.ck-to-run"):
             expect(page.locator(place)).to_be_in_viewport(ratio=0.98)
