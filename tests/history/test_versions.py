@@ -22,7 +22,7 @@ from tests.chance import nightly
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, remove, unchanged, write_log
 from tests.refusals import refused
-from tests.releases import since_delta
+from tests.releases import HAS_GUARD, since_delta
 from tests.vacuum.conftest import drop_file, probe
 
 
@@ -108,7 +108,9 @@ def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
 
     kit = open_table(table, spark)
     readable = {row["version"] for row in kit.versions().to_pylist() if row["readable"] == "yes"}
-    assert readable == {version for version in range(11) if probe(spark, table, version) == "yes"}
+    probed = {version for version in range(11) if probe(spark, table, version) == "yes"}
+    # Before 4.1 Delta reads a checkpoint among commits also without its own commit; the kit calls it gone.
+    assert readable == (probed if HAS_GUARD else probed - {*lost})
     counts = {row["version"]: row["num_files"] for row in kit.history().to_pylist()}
     for version in sorted(readable):
         assert counts[version] == kit.files(version).num_files
