@@ -142,8 +142,9 @@ def shoot_workbench(page: Page, name: str) -> None:
 
 
 def part(page: Page, name: str) -> None:
-    """Choose a part of the workbench."""
+    """Choose a part of the workbench, and wait until it is shown: what it holds is in the page before."""
     page.locator(".ck-rail").get_by_role("button", name=name).click()
+    expect(page.locator(f".ck-part-{name.replace(' ', '-').lower()}")).to_be_visible()
 
 
 def figure(page: Page, css_class: str, timeout: float = 20 * SECOND) -> Locator:
@@ -412,7 +413,6 @@ class FirstLook:
         page.locator(".ck-table select").evaluate("one => one.append(new Option('long '.repeat(40)))")
         for name in ("Survey", "Files", "My query", "Run", "History", "Vacuum", "Streams", "Plan"):
             part(page, name)
-            expect(page.locator(f".ck-part-{name.replace(' ', '-').lower()}")).to_be_visible()
             for _ in range(20):
                 cut_off = page.evaluate(_CUT_OFF)
                 if not cut_off:
