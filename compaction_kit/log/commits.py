@@ -188,7 +188,7 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
         # commitInfo is the first action then (protocol, "In-Commit Timestamps").
         with reading(file.name):
             first = json.loads(next(iter(store.lines(file.place)), b""))
-        time = _in_commit_time(commit_info([first]))
+            time = _in_commit_time(commit_info([first]))
         if time is None:
             raise CorruptLogError(
                 f"The log file {file.name} has no in-commit timestamp, which the table requires since "

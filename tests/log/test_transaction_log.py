@@ -180,11 +180,17 @@ def test_an_undone_operation_is_not_last(tmp_path: Path, restored: dict[str, Any
 def test_the_last_of_an_operation_has_its_in_commit_timestamp(tmp_path: Path) -> None:
     enabled = handmade.metadata(configuration={"delta.enableInCommitTimestamps": "true"})
     info = {"commitInfo": {"operation": "OPTIMIZE", "inCommitTimestamp": 1_650_000_000_123}}
-    log = TransactionLog(handmade.write_log(tmp_path, [info, handmade.protocol(), enabled]))
+    first = [info, handmade.protocol(), enabled]
+    log = TransactionLog(handmade.write_log(tmp_path, first))
     assert log.last_operation("OPTIMIZE") == (0, datetime.fromtimestamp(1_650_000_000.123, UTC))
     handmade.write_commit(tmp_path, 1, [{"commitInfo": {"operation": "OPTIMIZE"}}])
     with pytest.raises(CorruptLogError, match="has no in-commit timestamp"):
         log.last_operation("OPTIMIZE")
+    # The checkpoint has all that a snapshot needs.
+    checkpoints.write_classic(tmp_path, 1, checkpoints.replay([first]))
+    (tmp_path / "_delta_log" / f"{1:020}.json").write_text("[]\n")
+    with pytest.raises(CorruptLogError, match=r"01\.json"):
+        TransactionLog(tmp_path).commit_times()
 
 
 def test_times_of_files_count_only_before_the_first_in_commit_timestamp(tmp_path: Path) -> None:
