@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
@@ -173,8 +174,8 @@ class _Hadoop(fs.FileSystemHandler):
 def _converting(path: str) -> Iterator[None]:
     try:
         yield
-    except Py4JError as error:
-        if "FileNotFoundException" in (text := str(error)):
+    except (Py4JError, PySparkException) as error:
+        if "FileNotFoundException" in (text := str(error) or type(error).__name__):
             raise FileNotFoundError(errno.ENOENT, "it doesn't exist", path) from None
         causes = re.findall(r"(?:Caused by: |^: )(?:[\w.$]+: )?(.*\S)", text, re.MULTILINE)
         raise OSError(errno.EIO, (causes or [text])[-1], path) from None

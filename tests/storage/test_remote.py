@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
 from compaction_kit.storage import Store, open_store
@@ -117,6 +118,18 @@ def test_what_a_store_refuses_is_one_sentence(
 ) -> None:
     on_s3.fault = lambda method, path: fault
     refused(partial(open_table, store.root), kind, words, store.root)
+
+
+@pytest.mark.parametrize(
+    ("root", "cause"),
+    [
+        ("foo://host/table", "No FileSystem for scheme"),
+        ("hdfs:///table", "Incomplete HDFS URI, no host"),
+        ("http://127.0.0.1/table", "UnsupportedOperationException"),
+    ],
+)
+def test_what_hadoop_refuses_is_one_sentence(spark: SparkSession, root: str, cause: str) -> None:
+    refused(partial(open_table, root), errors.StorageError, root, cause)
 
 
 # Before each try twice as long is waited as before the last.
