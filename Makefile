@@ -44,7 +44,8 @@ knocks: $(VENV)/dev.installed  ## kill runs, race them, break tables; prints the
 compat: $(addprefix compat-,$(PAIRS))  ## run the tests of the package's core with older pairs of Spark and Delta
 
 compat-%: .venv-compat/%/tests.installed
-	$(QUICK_JVM) .venv-compat/$*/bin/python -m pytest --nightly --override-ini addopts=--strict-markers $(COMPAT_TESTS)
+	$(QUICK_JVM) .venv-compat/$*/bin/python -m pytest $(IN_TWO) --nightly \
+		--override-ini addopts=--strict-markers $(COMPAT_TESTS)
 
 bench: $(VENV)/dev.installed  ## run every benchmark; `python -m benchmarks` compares the engines alone
 	@for name in $(basename $(notdir $(filter-out benchmarks/__%,$(wildcard benchmarks/*.py)))); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
@@ -92,8 +93,8 @@ QUICK_JVM := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize
 	-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 # A new process loads its modules in half the time from byte code.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE $(QUICK_JVM) \
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(QUICK_JVM) $(BIN)/python -m pytest $(IN_TWO)
+IN_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # pyproject.toml pins these, for each pair; py4j is pinned by pyspark.
 PAIRED := pyspark delta-spark py4j
