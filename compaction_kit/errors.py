@@ -39,7 +39,7 @@ _VIEW = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
 
 def show_value(value: object) -> str:
     """Format a value for an error message: text in quotes, on one line of at most 200 characters."""
-    return one_line(f'"{value}"' if isinstance(value, str) else repr(value))
+    return f'"{one_line(value)}"' if isinstance(value, str) else one_line(repr(value))
 
 
 def first_line(error: Exception) -> str:
@@ -49,8 +49,9 @@ def first_line(error: Exception) -> str:
 
 
 def one_line(text: str) -> str:
-    """Put text on one line of at most 200 characters."""
-    return " ".join(text.split())[:_MOST_SHOWN]
+    """Put text on one line of at most 200 characters, the last of them "…" if it is cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
 
 
 def reason_of(error: BaseException) -> str:

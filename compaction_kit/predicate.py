@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from compaction_kit.compat import create_frame
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, first_line
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, first_line, show_value
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.plan.partitions import partition_groups
@@ -40,7 +40,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     columns = files.partition_columns
     if not columns:
         raise InvalidArgumentError(
-            f'where="{where}" can\'t be used: the table is not partitioned; leave where out.'
+            f"where={show_value(where)} can't be used: the table is not partitioned; leave where out."
         )
     distinct, inverse = _distinct(files.partitions)
     selected = _evaluate(spark, distinct, files.snapshot.metadata, where)
@@ -98,7 +98,8 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     typed = [F.expr(f"try_cast({identifier(spark, name)} AS {types[name]})").alias(name) for name in columns]
     if _SUBQUERY.search(_QUOTED.sub("''", where)):
         raise InvalidArgumentError(
-            f'where="{where}" contains a subquery, which OPTIMIZE refuses: use only {", ".join(columns)}.'
+            f"where={show_value(where)} contains a subquery, which OPTIMIZE refuses: "
+            f"use only {', '.join(columns)}."
         )
     try:
         with quiet_errors():
@@ -112,5 +113,5 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
                 f"uses {unknown}, which is not a partition column: use only {', '.join(columns)}, or leave "
                 "where out"
             )
-        raise InvalidArgumentError(f'where="{where}" {reason}.') from None
+        raise InvalidArgumentError(f"where={show_value(where)} {reason}.") from None
     return [row[_ROW] for row in rows]

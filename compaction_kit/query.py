@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.storage import Store
 
 Query = str | Callable[[DataFrame], DataFrame]
@@ -63,7 +63,7 @@ def parse_query(spark: SparkSession, query: Query) -> ParsedQuery:
         return ParsedQuery(query, lambda rows: spark.sql(sql, table=rows))
     if _WHOLE_QUERY.match(query):
         raise InvalidArgumentError(
-            f'query="{query}" names neither the table nor {_TABLE}: write {_TABLE} for the table, as in '
-            f'"SELECT count(*) FROM {_TABLE}".'
+            f"query={show_value(query)} names neither the table nor {_TABLE}: write {_TABLE} for the table, "
+            f'as in "SELECT count(*) FROM {_TABLE}".'
         )
     return ParsedQuery(query, lambda rows: rows.where(query))
