@@ -265,7 +265,7 @@ def _rows_table(found: Any) -> text.Html:
 def _cells(zone: tzinfo | None, row: dict[str, Any]) -> list[list[Any]]:
     version, time, change = row["version"], row["timestamp"], row["records_change"]
     operation, content = text.visible(row["operation"] or ""), _content(row)
-    when = time and show_time(in_zone(time, zone).replace(tzinfo=None), "seconds")
+    when = time and show_time(in_zone(time, zone).replace(tzinfo=None), "milliseconds")
     other = row["same_content_as"] if content == row["same_content_by"] else None
     is_other = other is not None and other != version - 1
     return [
