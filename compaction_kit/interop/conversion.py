@@ -140,8 +140,11 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
         with quiet_errors(), session_confs(spark, WHOLE_FILES):
             schema = spark.read.option("mergeSchema", "true").parquet(pattern(uri(folder))).schema
     except SPARK_ERRORS as error:
-        # The second line names the columns or the file.
-        reason = " ".join(str(error).partition("JVM stacktrace")[0].split())[:500].rstrip(".")
+        reason = errors.reason_of(error)
+        if reason.endswith(":"):
+            # The columns or the types are in the next lines.
+            more = re.split(r"SQLSTATE|\n\tat ", str(error).partition(reason)[2])[0]
+            reason = f"{reason} {' '.join(more.split())}"[:500].rstrip(".")
         why = f"Spark can't read {path} as Parquet: {reason}; rewrite the files."
         raise errors.UnsupportedTableError(why) from None
     # Each %XX is one character, never a byte of UTF-8 (ExternalCatalogUtils.unescapePathName).

@@ -144,13 +144,17 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
     write(tmp_path / "text", "a.parquet")
     (tmp_path / "text/r.csv").write_bytes(b"a,b\n1,2\n")
     (tmp_path / "empty").mkdir()
+    write(tmp_path / "folders", "p=1/a.parquet")
+    write(tmp_path / "folders", "q=1/a.parquet")
     for name, kind, words in (
-        ("types", UnsupportedTableError, ("Spark can't read", "BIGINT")),
+        ("types", UnsupportedTableError, ("Spark can't read", "BIGINT", "STRING")),
         ("text", UnsupportedTableError, ("Spark can't read", "r.csv")),
+        ("folders", UnsupportedTableError, ("Spark can't read", "#0: ", "#1: ")),
         ("nothing", TableNotFoundError, ("No folder at",)),
         ("empty", EmptyTableError, ("holds no Parquet file",)),
     ):
-        refused(partial(interop.plan_convert, tmp_path / name), kind, *words)
+        error = refused(partial(interop.plan_convert, tmp_path / name), kind, *words)
+        assert "org.apache" not in str(error)
     for partition_by, message in (
         ("day DATE, code INT", "partition_by names day, code, but the folders are named by code, day"),
         ("INT", "partition_by names no column"),
