@@ -67,7 +67,7 @@ class Verdict:
             Compaction rewrites 1,095 files (19.1 MiB in total) into 3 files, about ... MiB in all, in ...
             The plan is exact...
         """
-        past = [stopped] if stopped else _outcome(result, reads)
+        past = [stopped] if stopped not in ("", error) else _outcome(result, reads)
         if error:
             is_empty = files is not None and files.snapshot.live.num_rows == 0
             kind, now = "good" if is_empty else "error", [error]

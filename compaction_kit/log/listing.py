@@ -107,9 +107,8 @@ def _entries(store: Store) -> list[Entry]:
     except TableNotFoundError:
         if store.is_folder(LOG_FOLDER):
             raise
-        raise TableNotFoundError(
-            f"The table at {store.root} was deleted: its {LOG_FOLDER} folder does not exist."
-        ) from None
+        gone = f"The table at {store.root} was deleted: its {LOG_FOLDER} folder does not exist"
+        raise TableNotFoundError(f"{gone}; put it back, or open another table.") from None
 
 
 def _files_of(entries: Iterable[Entry], prefix: str = "") -> list[LogFile]:

@@ -95,8 +95,7 @@ class Changes(Watched):
         self.restoring = Job("name", "Stop; nothing is changed unless it is committed by then")
         self.searching, self.surveying, self.finding, self.following = (Lookup("root") for _ in range(4))
         self.measuring, self.predicting = Lookup("table"), Lookup("plan")
-        self.reading, self.sampling = Lookup("files"), Lookup("files")
-        self.comparing, self.quoting = Lookup("files"), Lookup("files")
+        self.reading, self.sampling, self.comparing, self.quoting = (Lookup("files") for _ in range(4))
         self.planning_restore, self.planning_vacuum = Lookup("files"), Lookup("files")
         self.jobs = [job for job in vars(self).values() if isinstance(job, Job)]
         self.observe(self._on_opened, "opened")
@@ -126,6 +125,11 @@ class Changes(Watched):
     def files(self) -> Files | None:
         """The files that are planned, or None."""
         return self.opened.files
+
+    @property
+    def no_table(self) -> str:
+        """A sentence if there are no files to look at and none are being read, else empty."""
+        return "" if self.files is not None or self.opened.pending else "No table is open."
 
     @property
     def plan(self) -> CompactionPlan | None:

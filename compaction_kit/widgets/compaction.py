@@ -228,7 +228,7 @@ def query_part(state: WorkbenchState) -> Part:
     live(count, disabled=lambda: state.plan is None or predicting.running or not state.query.strip())
     live(time, lambda: state.result, disabled=lambda: measuring.running or not state.query.strip())
     return Part(
-        Text("hint", "query-hint", lambda: "No table is open." if state.table is None else _HINT),
+        Text("hint", "query-hint", lambda: state.no_table or _HINT),
         query,
         w.HBox([count, time]),
         JobBar(predicting, "ck-predicting"),

@@ -124,7 +124,7 @@ def history_part(state: WorkbenchState) -> Part:
     figure = FigureView("ck-lifetimes-figure", lifetimes)
     asked = [state.reading, state.sampling, state.comparing, state.quoting]
     return Part(
-        Text("text", "no-table", lambda: "" if state.table is not None else "No table is open."),
+        Text("text", "no-table", lambda: state.no_table),
         JobBar(state.reading, "ck-reading"),
         live(w.Box([figure, _version_list(state, time), details]).add_class("ck-past"), past),
         # Below the list, which keeps its place.
@@ -141,10 +141,9 @@ def history_part(state: WorkbenchState) -> Part:
 
 def _ask(state: WorkbenchState, with_actions: bool) -> None:
     table, files, version, pair = state.table, state.files, state.version, sorted(state.compared)
-    if table is None:
+    if table is None or files is None:
         return
-    if files is not None:
-        state.reading.ask(lambda job: _read_past(state, table, files, job), files)
+    state.reading.ask(lambda job: _read_past(state, table, files, job), files)
     if state.reading.value and len(pair) == 2:
         state.comparing.ask(lambda job: table.diff(pair[0], pair[1]), *pair)
     if state.reading.value and with_actions:
@@ -335,8 +334,7 @@ def vacuum_part(state: WorkbenchState) -> Part:
 
     def explained() -> list[str]:
         if (plan := planning.value) is None:
-            looking = "Looking …" if state.table is not None else "No table is open."
-            return ["", "" if planning.error else looking]
+            return ["", "" if planning.error else state.no_table or "Looking …"]
         # The first line is the cost, if there is one.
         return plan.explain().split("\n") if plan.versions_lost else ["", plan.explain()]
 

@@ -77,7 +77,8 @@ class Page(w.VBox):
         for job in self.jobs:
             job.cancel()
         self._place = None
-        parts.close_all(self.children)
+        for widget in parts.within(self.children):
+            widget.close()
         super().close()
 
     def _ipython_display_(self) -> None:

@@ -120,12 +120,6 @@ def within(widgets: Iterable[w.Widget]) -> Iterator[w.Widget]:
     return (widget for widget, _ in _unfolded(widgets))
 
 
-def close_all(widgets: Iterable[w.Widget]) -> None:
-    """Close widgets and all that they hold."""
-    for widget in within(widgets):
-        widget.close()
-
-
 class Text(w.HTML):
     """A place for sentences, hidden while there is none; `get` gives them at each drawing of the part.
 

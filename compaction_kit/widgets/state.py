@@ -224,7 +224,9 @@ class WorkbenchState(Changes):
             is_same = not where and planner.files.snapshot is files.snapshot
             read = replace(read, where=where, files=files if is_same else planner.files, planner=planner)
         except Exception as error:
-            read = replace(read, error=sentence_of(error))
+            # Nothing of a table that was deleted stays on screen.
+            known = Opened(table) if isinstance(error, TableNotFoundError) else read
+            read = replace(known, error=sentence_of(error))
         read = read.planned(self.inputs)
         # It may read some files, which takes too long while it is drawn.
         attempt(lambda: read.plan and read.plan.cost)
@@ -235,7 +237,9 @@ class WorkbenchState(Changes):
             if read.table is not self.table or number != self._num_reads:
                 return
             files = read.files
-            if files is not None and files is not self.files:
+            if files is None:
+                self.about = ""
+            elif files is not self.files:
                 scope = f" where {shortened(read.where, _LONGEST_WHERE)}" if read.where else ""
                 split = format_count(files.stats().num_partitions, "partition")
                 partitions = split if files.partition_columns else "not partitioned"

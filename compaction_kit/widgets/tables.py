@@ -116,7 +116,7 @@ def files_part(state: WorkbenchState) -> Part:
 
     def sentence() -> str:
         if state.files is None:
-            return "Reading the log …" if state.opened.pending else "No table is open."
+            return state.no_table or "Reading the log …"
         if not state.files.num_files:
             return "No file is live." if not state.where else "No live file is selected."
         stats = state.files.stats()

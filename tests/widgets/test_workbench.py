@@ -448,11 +448,17 @@ def test_what_others_commit_is_seen(own: Path) -> None:
     assert (plan_of(bench).version, f"version {before + 2} · 10 files" in about.value) == (before + 2, True)
     assert str(own / "0") in at(bench, "ck-table").options
     assert (at(bench, "ck-table").value, at(bench, "ck-order").value) == (str(own / "a"), "ingest")
-    # A table that is gone, and is put back.
-    (own / "a").rename(own / ".away")
+    # A table that is gone when it is run, and is put back: nothing of it stays on screen meanwhile.
     show(bench, "Run")
-    assert "does not exist" in at(bench, "ck-verdict").value
+    (own / "a").rename(own / ".away")
+    click(bench, "ck-run")
+    said = at(bench, "ck-verdict").value
+    assert (said.count("does not exist"), "open another table" in said) == (1, True)
     assert at(bench, "ck-run").disabled
+    assert not is_shown(about)
+    for part in ("Files", "My query", "History", "Vacuum"):
+        show(bench, part)
+        assert "No table is open." in words(bench.stack.children[bench.rail.index])
     (own / ".away").rename(own / "a")
     show(bench, "Plan")
     assert "ck-error" not in at(bench, "ck-verdict").value
