@@ -15,6 +15,7 @@ from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import cache_folder, quiet_errors
+from tests.ageing import age_file
 from tests.conftest import CopyOf
 from tests.processes import run_python, start_python
 
@@ -121,6 +122,22 @@ for call in (lambda: table.files(where="part = 'p0000'"), table.plan_restore(1).
 """
 
 
+KILLED = """
+import os
+from compaction_kit import get_spark, open_table
+from compaction_kit.errors import RunFailedError
+table = open_table(os.environ["TABLE"], get_spark({"spark.master": "local[1]"}))
+plan, java = eval(os.environ["PLAN"]), table.spark.sparkContext._gateway.proc
+def kill(*_):
+    java.kill()
+    java.wait()
+try:
+    plan.run(progress=kill)
+except RunFailedError as error:
+    print(error)
+"""
+
+
 LOOKED = """
 import threading, time
 from pyspark import SparkContext
@@ -151,6 +168,24 @@ def test_a_session_that_was_stopped_or_died_is_replaced_or_missed_in_a_sentence(
     run, versions, *refused = run_python("-c", ENDED, TABLE=str(changed)).stdout.splitlines()
     assert (run, versions) == ("True True", "6")
     assert ["its Java has ended" in line for line in refused] == [True, True]
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("plan", "outcome"),
+    [
+        ("plan_restore(1)", "nothing was committed, the table is as it was"),
+        ("plan_vacuum()", "nothing was deleted"),
+    ],
+)
+def test_a_change_whose_java_is_killed_says_what_became_of_the_table(
+    changed: Path, plan: str, outcome: str
+) -> None:
+    (changed / "left-behind.parquet").write_text("x")
+    age_file(changed / "left-behind.parquet", 20)
+    (said,) = run_python("-c", KILLED, TABLE=str(changed), PLAN=f"table.{plan}").stdout.splitlines()
+    assert f"Java has ended: restart the kernel; {outcome}" in said
 
 
 @pytest.mark.slow

@@ -140,7 +140,7 @@ class RestorePlan(Plan):
         try:
             with quiet_errors():
                 done = restored(handle, "restore", tag, {}, commit)
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, ConnectionError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):
             raise RunCancelled(f"The restore was cancelled: {_outcome(self, tag)}.") from None

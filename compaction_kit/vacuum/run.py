@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from compaction_kit.errors import RunCancelled, UnsupportedTableError
@@ -104,8 +104,7 @@ def delete(
 
     `retain` is a RETAIN clause for a shorter retention than the table's.
     """
-    spark, paths = handle.spark, files["path"].to_pylist()
-    view = f"compaction_kit_{uuid.uuid4().hex}"
+    spark, paths, view = handle.spark, files["path"].to_pylist(), f"compaction_kit_{uuid.uuid4().hex}"
     statement = f"VACUUM {table_name(spark, handle.uri)} USING INVENTORY (SELECT * FROM {view}){retain}"
     nothing = np.zeros(len(directories), np.int64)
     inventory: dict[str, Any] = {
@@ -125,8 +124,11 @@ def delete(
         # USING INVENTORY can't be combined with LITE, which is a setting too.
         with quiet_errors(), session_confs(spark, {_LITE: "false"}):
             spark.createDataFrame(pd.DataFrame(inventory), _INVENTORY).createOrReplaceTempView(view)
-            run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
-    except (PySparkException, Py4JJavaError, OSError) as error:
+            try:
+                run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
+            finally:
+                spark.catalog.dropTempView(view)
+    except (PySparkException, Py4JError, OSError) as error:
         if _INLINE in str(error):
             raise UnsupportedTableError(
                 "Delta's VACUUM fails at deletion vectors that are in the log itself: rewrite their files by "
@@ -137,8 +139,6 @@ def delete(
         # Either the caller's progress raised an exception, or Ctrl-C was pressed.
         sentence = f"The vacuum was cancelled, {outcome()}: make a new plan for what is left."
         raise RunCancelled(sentence) from None
-    finally:
-        spark.catalog.dropTempView(view)
 
 
 def ranges(versions: Sequence[int]) -> str:
