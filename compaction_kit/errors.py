@@ -114,7 +114,7 @@ class UnsupportedTableError(CompactionKitError):
 
 
 class ReadOnlyTableError(CompactionKitError, PermissionError):
-    """The table's folder can't be written to."""
+    """The table's folder can't be written to, or one of its files can't be read."""
 
 
 class StalePlanError(CompactionKitError):

@@ -86,3 +86,12 @@ def test_a_run_whose_java_has_ended_says_what_to_do(error: Exception) -> None:
     said = translate(error, "t", "nothing was committed")
     assert isinstance(said, errors.RunFailedError)
     assert "Java has ended: restart the kernel; nothing was committed" in str(said)
+
+
+def test_a_file_that_may_not_be_read_or_written_to_is_named() -> None:
+    # It is of a file that is there, or of one that a run would add.
+    denied = PermissionError(13, "Permission denied", "/t/p=1/a.parquet")
+    said = translate(denied, "/t", "nothing was committed")
+    assert isinstance(said, errors.ReadOnlyTableError)
+    assert "/t may not be read or written to" in str(said)
+    assert "'/t/p=1/a.parquet'" in str(said)

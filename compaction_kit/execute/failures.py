@@ -72,7 +72,8 @@ def translate(
     # A refused read isn't a missing permission to write.
     if any(sign in text for sign in _NO_PERMISSION) and " can't be read: " not in text:
         return errors.ReadOnlyTableError(
-            f"{table} could not be written to: get write permission and run the plan again; {outcome}."
+            f"{table} may not be read or written to ({errors.reason_of(error)}): get permission and run the "
+            f"plan again; {outcome}."
         )
     for signs, sentence in _SENTENCES.items():
         if any(sign in text for sign in signs):
