@@ -53,6 +53,24 @@ _TEXT_SIZES = """svg => [...svg.querySelectorAll('text')].map(text => {
     return parseFloat(getComputedStyle(text).fontSize) * Math.sqrt(Math.abs(a * d - b * c));
 })"""
 
+# The contrast of each field's placeholder, as WCAG computes it; a canvas puts colours over one another.
+_CONTRASTS = """() => {
+    const page = document.querySelector('.ck-workbench'), canvas = document.createElement('canvas');
+    const paint = canvas.getContext('2d');
+    const luminance = (...colours) => {
+        for (paint.fillStyle of colours) paint.fillRect(0, 0, 1, 1);
+        const [r, g, b] = [...paint.getImageData(0, 0, 1, 1).data].map(value => value / 255)
+            .map(value => value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    return [...page.querySelectorAll(':is(input, textarea)[placeholder]')].map(field => {
+        const paper = [page, field].map(one => getComputedStyle(one).backgroundColor);
+        const ink = getComputedStyle(field, '::placeholder').color;
+        const [dark, light] = [luminance(...paper), luminance(...paper, ink)].sort((a, b) => a - b);
+        return [field.placeholder, (light + 0.05) / (dark + 0.05)];
+    });
+}"""
+
 
 class Days(NamedTuple):
     """The flights of the first days of 2013, and what the workbench is to say of them.
@@ -579,6 +597,8 @@ class AnalystsPath(FirstLook):
     ) -> None:
         verdict = page.locator(".ck-verdict b")
         theme(page, f"JupyterLab {shade}")
+        faint = [(words, contrast) for words, contrast in page.evaluate(_CONTRASTS) if contrast < 4.5]
+        assert faint == []
 
         def press(selector: str, key: str = "Tab") -> None:
             expect(page.locator(selector).locator("visible=true").first).to_be_enabled()
