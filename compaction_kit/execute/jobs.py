@@ -17,7 +17,7 @@ from compaction_kit.execute.delta import job_span
 T = TypeVar("T")
 POLL_SECONDS = 0.1
 # Errors of a session that has died: nobody cancelled its work.
-_DEAD = (Py4JNetworkError, ConnectionError)
+DEAD = (Py4JNetworkError, ConnectionError)
 # How long to wait for tasks that were cancelled.
 _ENDING_SECONDS = 30
 # Otherwise Spark may pass over rows of files that it can't read.
@@ -127,7 +127,7 @@ def run_watched(
         with contextlib.suppress(Exception):
             while time.monotonic() < end and not group.cancel():
                 time.sleep(POLL_SECONDS / 2)
-        if isinstance(stopped, _DEAD):
+        if isinstance(stopped, DEAD):
             raise failure
     if stopped is not None and not (is_final and failure is None):
         raise WorkCancelled from stopped

@@ -15,6 +15,7 @@ from traitlets import Any as AnyTrait
 from traitlets.log import get_logger
 
 from compaction_kit.errors import CompactionKitError, RunCancelled, first_line
+from compaction_kit.execute.jobs import DEAD
 
 # The argument with which the sentence of an error begins: the page's field has its name.
 _ARGUMENT = re.compile(r"^([A-Za-z_ ]+)=")
@@ -48,6 +49,8 @@ def sentence_of(error: Exception) -> str:
     """Return an error as one sentence for the page."""
     if isinstance(error, CompactionKitError):
         return _ARGUMENT.sub(lambda match: f"{match[1].replace('_', ' ').capitalize()}: ", str(error))
+    if isinstance(error, DEAD):
+        return "Spark's Java has ended: restart the kernel."
     return f"Unexpected {type(error).__name__}: {first_line(error)}"
 
 
@@ -61,8 +64,7 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, str]:
 
 def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Return whether two tuples hold the same records, and equal texts and numbers."""
-    pairs = zip(one, other, strict=False)
-    equal = (a is b or (isinstance(a, (str, int)) and a == b) for a, b in pairs)
+    equal = (a is b or (isinstance(a, (str, int)) and a == b) for a, b in zip(one, other, strict=False))
     return len(one) == len(other) and all(equal)
 
 

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from traitlets import Int, observe
 
 from compaction_kit.errors import InvalidArgumentError
@@ -93,6 +94,8 @@ def test_an_error_is_a_sentence_with_the_rest_folded() -> None:
     other = shown(RuntimeError("first line\n\tat java.Trace"))
     assert "Unexpected RuntimeError: first line</div><details>" in other
     assert "at java.Trace" in other
+    for error in (ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("Java side is empty")):
+        assert "Java has ended: restart the kernel" in shown(error)
 
 
 def test_a_lookup_answers_the_last_question_once_and_keeps_the_former_answer_meanwhile() -> None:
