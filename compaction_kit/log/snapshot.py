@@ -143,8 +143,8 @@ class Snapshot:
                 return [picked(values, pa.array(rows)) for values in read(self.sources[number])]
             except pa.ArrowIndexError:
                 raise CorruptLogError(
-                    f"A file of the log has fewer rows than when version {self.version} was read from it: "
-                    "restore it from a backup."
+                    f"A file of the log has fewer rows than when version {self.version} was read: read the "
+                    "table again, or restore the file from a backup."
                 ) from None
 
         parts = in_threads(pick, source_of[starts].tolist(), np.split(rows, starts[1:]))
