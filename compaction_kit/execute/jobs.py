@@ -85,7 +85,8 @@ class _Group:
             return not self._spark.interruptTag(self._name)
         self._spark.sparkContext.cancelJobGroup(self._name)
         tracker = self._spark.sparkContext.statusTracker()
-        jobs = [*filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._name)))]
+        found = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._name))
+        jobs = [job for job in found if job is not None]
         stages = (tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds)
         return not any(job.status == "RUNNING" for job in jobs) and not any(
             stage.numActiveTasks for stage in stages if stage is not None

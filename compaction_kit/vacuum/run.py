@@ -104,7 +104,8 @@ def delete(
 
     `retain` is a RETAIN clause for a shorter retention than the table's.
     """
-    spark, paths, view = handle.spark, files["path"].to_pylist(), f"compaction_kit_{uuid.uuid4().hex}"
+    spark, paths = handle.spark, files["path"].to_pylist()
+    view = f"compaction_kit_{uuid.uuid4().hex}"
     statement = f"VACUUM {table_name(spark, handle.uri)} USING INVENTORY (SELECT * FROM {view}){retain}"
     nothing = np.zeros(len(directories), np.int64)
     inventory: dict[str, Any] = {

@@ -120,8 +120,9 @@ class SizeSlider(w.VBox):
             self.error.show("")
 
     def _place(self) -> int | None:
-        size = self.size_bytes
-        return size and min(max(size.bit_length() - 1, self.slider.min), self.slider.max)
+        if self.size_bytes is None:
+            return None
+        return min(max(self.size_bytes.bit_length() - 1, self.slider.min), self.slider.max)
 
 
 class Grid(anywidget.AnyWidget):

@@ -230,6 +230,7 @@ def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
 
 
 def _commit_folds(state: WorkbenchState) -> w.Accordion:
+    """Fold away the actions of the chosen version's commit, and the first rows of the version."""
     sampling, quoting = state.sampling, state.quoting
 
     def read_rows() -> None:

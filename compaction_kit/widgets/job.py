@@ -64,7 +64,8 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, str]:
 
 def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Return whether two tuples hold the same records, and equal texts and numbers."""
-    equal = (a is b or (isinstance(a, (str, int)) and a == b) for a, b in zip(one, other, strict=False))
+    pairs = zip(one, other, strict=False)
+    equal = (a is b or (isinstance(a, (str, int)) and a == b) for a, b in pairs)
     return len(one) == len(other) and all(equal)
 
 

@@ -268,7 +268,8 @@ class WorkbenchState(Changes):
 
     def meet_session(self) -> None:
         """Look in a session that has started for a root that is no folder."""
-        if self.table is None and name_parts(self.root) and active_spark() and not is_folder(self.root):
+        asks = name_parts(self.root) and active_spark() is not None and not is_folder(self.root)
+        if self.table is None and asks:
             self.refresh()
         with self.changing:
             # Without the start of a session a run takes less time.
