@@ -178,8 +178,7 @@ class RestorePlan(Plan):
             number, are = format_count(len(self.missing), "file"), "is" if len(self.missing) == 1 else "are"
             return (
                 f"version={self.target} can't be restored: {number} that it needs {are} missing "
-                f"({format_list(self.missing)}); choose a version that versions() calls readable, or put the "
-                "files back."
+                f"({format_list(self.missing)}); choose a version that can be read, or put the files back."
             )
         if self.is_blocked:
             return (
@@ -216,7 +215,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
     if LOG_GONE in status:
         raise InvalidArgumentError(
             f"version={version} can't be restored: the log lacks a commit that it needs; choose a version "
-            "that versions() calls readable."
+            "that can be read."
         )
     new, old = (now.log.snapshot(one).metadata for one in (latest, version))
     return RestorePlan(
