@@ -145,6 +145,9 @@ class ParquetSource:
         self._name = posixpath.basename(place)
         self.names = {place.removeprefix(f"{LOG_FOLDER}/")}
         with reading(self._name):
+            if store.is_local and not store.is_file(place):
+                # A pipe would be waited for.
+                raise FileNotFoundError("it is no file")
             self._data = None if store.is_local else pa.py_buffer(store.read(place))
 
     @contextmanager

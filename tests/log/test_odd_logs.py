@@ -154,18 +154,22 @@ def test_a_commit_that_differs_from_its_checksums_is_named(lived: Path, copy_of:
     refused(table.files, CorruptLogError, f"{file.name} is damaged (it differs from its checksums")
 
 
-@pytest.mark.parametrize(("sidecars", "share"), [(0, 0.999), (0, 0.001), (1, 0.5), (1, None)])
+@pytest.mark.parametrize(
+    ("sidecars", "share"), [(0, 0.999), (0, 0.001), (1, 0.5), (1, "gone"), (1, "a pipe")]
+)
 def test_a_checkpoint_that_is_cut_or_lacks_a_sidecar_is_named(
-    tmp_path: Path, sidecars: int, share: float | None
+    tmp_path: Path, sidecars: int, share: float | str
 ) -> None:
     commits = [[handmade.protocol(features=["v2Checkpoint"]), handmade.metadata(), handmade.add("a")]]
     handmade.write_log(tmp_path, *commits)
     *_, file = checkpoints.write_v2(tmp_path, 0, checkpoints.replay(commits), "text", "parquet", sidecars)
     data = file.read_bytes()
-    if share is None:
-        file.unlink()
-    else:
+    if isinstance(share, float):
         file.write_bytes(data[: int(len(data) * share)])
+    else:
+        file.unlink()
+    if share == "a pipe":
+        os.mkfifo(file)
     refused(open_table(tmp_path).files, CorruptLogError, file.name)
 
 
