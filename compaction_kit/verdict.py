@@ -67,6 +67,7 @@ class Verdict:
             Compaction rewrites 1,095 files (19.1 MiB in total) into 3 files, about ... MiB in all, in ...
             The plan is exact...
         """
+        # A run that failed for the same reason is said once.
         past = [stopped] if stopped not in ("", error) else _outcome(result, reads)
         if error:
             is_empty = files is not None and files.snapshot.live.num_rows == 0
