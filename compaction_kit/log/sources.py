@@ -144,11 +144,13 @@ class ParquetSource:
         self._store, self._place, self.size_bytes = store, place, size_bytes
         self._name = posixpath.basename(place)
         self.names = {place.removeprefix(f"{LOG_FOLDER}/")}
+        self._data: pa.Buffer | None = None
         with reading(self._name):
-            if store.is_local and not store.is_file(place):
+            if not store.is_local:
+                self._data = pa.py_buffer(store.read(place))
+            elif not store.is_file(place):
                 # A pipe would be waited for.
                 raise FileNotFoundError("it is no file")
-            self._data = None if store.is_local else pa.py_buffer(store.read(place))
 
     @contextmanager
     def _open(self, footer: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
