@@ -48,10 +48,14 @@ def first_line(error: Exception) -> str:
     return line if len(line) <= _MOST_OF_LINE else f"{line[:_MOST_OF_LINE]} …"
 
 
+def shortened(text: str, most: int) -> str:
+    """Cut a text to at most `most` characters, the last of them "…"."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def one_line(text: str) -> str:
     """Put text on one line of at most 200 characters, the last of them "…" if it is cut."""
-    line = " ".join(text.split())
-    return line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - 1]}…"
+    return shortened(" ".join(text.split()), _MOST_SHOWN)
 
 
 def reason_of(error: BaseException) -> str:

@@ -117,11 +117,6 @@ def format_partition(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" if value else f"{name} IS NULL" for name, value in values.items())
 
 
-def shortened(text: str, most: int) -> str:
-    """Cut a text to at most `most` characters, the last of them "…"."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def format_list(words: Sequence[object], most: int = 5, separator: str = ", ") -> str:
     """Format the first items of a list on one line: "a, b", "a, b, c, d, e and 2,000 more"."""
     more = len(words) - most

@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 import compaction_kit.plots.style as style
+from compaction_kit.errors import shortened
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, Chart
-from compaction_kit.text import format_count, format_seconds, format_size, shortened
+from compaction_kit.text import format_count, format_seconds, format_size
 
 _LONGEST_QUERY, _LONGEST_TABLE = 95, 24
 _MOST_TABLES, _MOST_IN_LABEL = 30, 10

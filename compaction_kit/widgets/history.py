@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit import plots, text
+from compaction_kit.errors import shortened
 from compaction_kit.files import Files
 from compaction_kit.history import first_rows
 from compaction_kit.table import Table
@@ -256,7 +257,7 @@ def _commit_folds(state: WorkbenchState) -> w.Accordion:
 
 
 def _rows_table(found: Any) -> text.Html:
-    cells = [["NULL" if x is None else text.shortened(str(x), _LONGEST) for x in row] for row in found.rows]
+    cells = [["NULL" if x is None else shortened(str(x), _LONGEST) for x in row] for row in found.rows]
     about = f"{text.format_count(len(cells), 'row')} of version {found.version}, those that Spark finds first"
     return text.joined(text.paragraph(about), text.as_html_table(found.columns, cells))
 
@@ -313,7 +314,7 @@ def _version_sentence(versions: pa.Table, version: int) -> str:
 
 def _actions_text(actions: pa.Table) -> text.Html:
     """Write the actions of a commit as JSON, one a line; long lines and long commits are cut."""
-    lines = [text.shortened(line, _LONGEST_ACTION) for line in actions["fields"][:_MOST_ACTIONS].to_pylist()]
+    lines = [shortened(line, _LONGEST_ACTION) for line in actions["fields"][:_MOST_ACTIONS].to_pylist()]
     if more := len(actions) - len(lines):
         lines.append(f"… and {text.format_count(more, 'more action')}")
     return text.element("pre", "\n".join(lines))

@@ -11,7 +11,7 @@ from compaction_kit import datasets
 from compaction_kit.active import active_spark
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.discovery import find_tables
-from compaction_kit.errors import TableNotFoundError
+from compaction_kit.errors import TableNotFoundError, shortened
 from compaction_kit.execute import Progress
 from compaction_kit.execute.work import Countdown
 from compaction_kit.plan.order import SIZE
@@ -19,7 +19,7 @@ from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
 from compaction_kit.surveys import Survey, survey
 from compaction_kit.table import Table, open_table
-from compaction_kit.text import GIB, format_count, format_size, shortened
+from compaction_kit.text import GIB, format_count, format_size
 from compaction_kit.verdict import Verdict
 from compaction_kit.widgets.changes import Changes, Inputs, Opened
 from compaction_kit.widgets.job import Job, attempt, sentence_of
