@@ -67,7 +67,7 @@ def _(table: Any) -> Answers:
     yield [one.max for one in both], "this is the hour with the most, and the exercise asks for the average"
 
 
-@exercise("01.2", "a factor, bytes before by bytes after, such as 4.2")
+@exercise("01.2", "a factor, bytes before divided by bytes after, such as 4.2")
 def _(table: Any) -> Answers:
     ask(_rewrote(_last(table)), "the last commit of this table is not a compaction: run a plan")
     before, after = table.files(version=table.version - 1), table.files()
@@ -75,7 +75,7 @@ def _(table: Any) -> Answers:
     ask(before.num_files == 200 and not before.partition_columns, made)
     right = before.size_bytes / after.size_bytes
     yield right, ""
-    yield 1 / right, "these are bytes after by bytes before"
+    yield 1 / right, "these are bytes after divided by bytes before"
     yield 200 / after.num_files, "these are files, and the exercise asks for bytes"
     yield before.size_bytes - after.size_bytes, "these are the bytes saved; divide before by after"
 
@@ -126,7 +126,7 @@ def _(table: Any, size: int) -> Answers:
     first = [commit for commit in table.log.commits().to_pylist() if _rewrote(commit)]
     ask(first, "this table was never compacted")
     again = table.plan_compaction(max_file_size=size)
-    enough = "the names must be 300, of 100 letters each, and the first plan have the same max_file_size"
+    enough = "there must be 300 names of 100 letters, and the first plan must have the same max_file_size"
     ask(not again.is_empty, f"a second plan finds nothing to do in this table: {enough}")
     yield again.num_bins, ""
     yield first[-1]["num_added"], "these are the bins of the first plan"
@@ -217,7 +217,7 @@ def _(log: Any) -> Answers:
 @exercise("06.1", "a share from 0 to 1")
 def _(gone: Any, kept: Any) -> Answers:
     ask(gone.version == kept.version, "the table has changed since this plan was made")
-    many = f"this plan takes {gone.num_files:,} files and not four: plan after the delete, for in eight days"
+    many = f"this plan takes {gone.num_files:,} files and not four: plan after the delete, at=in_eight_days"
     ask(gone.num_files == 4, many)
     yield gone.size_bytes / (gone.size_bytes + kept.size_bytes), ""
     yield 0.01, "that is the share of the rows, and a file can't be changed"

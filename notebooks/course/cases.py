@@ -83,7 +83,7 @@ def _(table: Any) -> Answers:
     right = plan.bytes_removed / new
     yield right, ""
     yield 1.0, "OPTIMIZE rewrites more than the new files"
-    yield 1 / right, "these are the new bytes by those that are rewritten"
+    yield 1 / right, "these are the new bytes divided by the rewritten ones"
     yield right - 1, "the new files are rewritten as well"
     yield float(plan.bytes_removed), "these are bytes, and the exercise asks for a factor"
     yield plan.num_files_removed / new_files, "these are files, and bytes are wanted"

@@ -61,14 +61,14 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
     Examples:
         >>> from course.check import check
         >>> check("10.1", None)
-        Not answered yet: expected is two numbers of files, rewritten and left alone, such as (8, 9).
+        Not answered yet: give two numbers of files, rewritten and left alone, such as (8, 9).
     """
     if exercise not in EXERCISES:
         known = format_list(sorted(EXERCISES), most=len(EXERCISES))
         raise InvalidArgumentError(f"exercise={show_value(exercise)} is unknown: give one of {known}.")
     kind, _, marks = EXERCISES[exercise]
     if answer is None or any(one is None for one in given):
-        return Checked(_OPEN, f": expected is {kind}.", marks)
+        return Checked(_OPEN, f": give {kind}.", marks)
     mistake = _mistake(exercise, answer, given)
     return Checked(_WRONG, f": {mistake}.", marks) if mistake else Checked(_RIGHT, ".", marks)
 
@@ -81,14 +81,14 @@ def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
     except Unfinished as missing:
         return str(missing)
     except Exception as error:
-        return f"it can't be checked with what is given ({error}); expected is {kind}"
+        return f"it can't be checked with what is given ({error}); give {kind}"
     found, right = _plain(answer), _plain(truth)
     if not _is_alike(found, right):
-        return f"this is of type {type(answer).__name__}, and expected is {kind}"
+        return f"this is of type {type(answer).__name__}; give {kind}"
     if _is_same(found, right):
         return ""
     meaning = next((means for wrong, means in mistakes if _is_same(found, wrong)), "")
-    return meaning or _difference(found, right) or f"expected is {kind}"
+    return meaning or _difference(found, right) or f"give {kind}"
 
 
 def _difference(answer: Any, truth: Any) -> str:

@@ -78,7 +78,7 @@ def test_each_exercise_of_the_course_is_open_without_an_answer() -> None:
     assert sorted(EXERCISES) == [*numbers, *(f"museum.{case}" for case in range(1, 9))]
     for exercise in numbers:
         shown = check(exercise, None)
-        assert repr(shown).startswith("Not answered yet: expected is ")
+        assert repr(shown).startswith("Not answered yet: give ")
         assert not shown.is_right
         assert repr(check(exercise, 1, None)) == repr(shown)
 
@@ -86,8 +86,8 @@ def test_each_exercise_of_the_course_is_open_without_an_answer() -> None:
 def test_an_answer_is_right_or_not_and_the_answer_isnt_shown() -> None:
     for right in (4, np.int64(4), pa.scalar(4)):
         assert "Right" in check("08.1", right, POLICY)._repr_html_()
-    for wrong, meaning in ((5, ""), ("4", "this is of type str, and "), ([4], "this is of type list, and ")):
-        text = f"{meaning}expected is the number of a batch."
+    for wrong, meaning in ((5, ""), ("4", "this is of type str; "), ([4], "this is of type list; ")):
+        text = f"{meaning}give the number of a batch."
         assert said("08.1", wrong, POLICY) == f"Not right yet: {text}"
         html = check("08.1", wrong, POLICY)._repr_html_()
         assert all(part in html for part in ("Not right yet", text, 'role="status"'))
@@ -130,7 +130,7 @@ def test_01_compares_a_compaction_with_the_version_before(tmp_path: Path) -> Non
     judged("01.1", right, wrong, table)
     log = Log(tmp_path / "random")
     assert "the last commit of this table is no" in said("01.2", 1.0, log.commit(*adds("a", 200)))
-    factors = {0.02: "after by bytes before", 100.0: "these are files", 196_000: "the bytes saved"}
+    factors = {0.02: "after divided by bytes before", 100.0: "these are files", 196_000: "the bytes saved"}
     judged("01.2", 50.0, factors, log.replace(*adds("b", 2, size=2_000)))
     assert "2 files were compacted" in said("01.2", 50.0, log.replace(*adds("c", 1)))
 
@@ -157,7 +157,7 @@ def test_03_counts_bins_of_a_single_file_and_wants_something_left(tmp_path: Path
     assert "no column customer" in said("03.2", 1, Log(tmp_path / "plain").commit(), size)
     log = Log(tmp_path / "customers", customers)
     assert "never compacted" in said("03.2", 4, log.commit(*adds("a", 8)), size)
-    assert "the names must be 300, of 100 letters" in said("03.2", 0, log.replace(*adds("b", 1)), size)
+    assert "there must be 300 names of 100 letters" in said("03.2", 0, log.replace(*adds("b", 1)), size)
     wrong = {5: "the first plan", 4: "these are files", 1: "own thresholds", 0: "compact the table"}
     judged("03.2", 2, wrong, log.replace(*adds("c", 5, size=50_000)), size)
     table = log.replace(*adds("d", 2, size=50_000))

@@ -28,7 +28,7 @@ WRONG: dict[int, Callable[[Any], dict[Any, str]]] = {
         (3, 6_000): "half of them",
         (3, 3_050): "the last append",
         (3, 17): "check the second of these",
-        (0, 0): "expected is a version and a number of rows",
+        (0, 0): "give a version and a number of rows",
     },
     3: lambda _: {
         ("path", 90): "have this field",
@@ -36,7 +36,7 @@ WRONG: dict[int, Callable[[Any], dict[Any, str]]] = {
         ("deletionVector", 10): "no reader gets them",
         ("deletionVector", 380): "all rows that a reader gets",
     },
-    4: lambda right: {1 / right: "new bytes by", right - 1: "rewritten as well", 1.5: "these are files"},
+    4: lambda right: {1 / right: "bytes divided by", right - 1: "rewritten as well", 1.5: "these are files"},
     5: lambda _: {68: "only some of them", 64: "no auto compaction", 50: "is the limit"},
     6: lambda right: {(right[1], right[1]): "kept for a week", (0, 0): "for more than a week"},
     7: lambda _: {(1, 70): "only adds rows", (2, 150): "all rows of the sink", (2, 80): "should have"},
@@ -69,7 +69,7 @@ def test_wrong_answers_get_no_marks_and_a_reason(number: int, tmp_path: Path, sp
 
 
 def test_a_case_is_open_until_it_has_an_answer_and_stays_right_after_the_repair(tmp_path: Path) -> None:
-    assert repr(check("museum.1", None)) == "Not answered yet: expected is a number of files. 0 of 5 marks."
+    assert repr(check("museum.1", None)) == "Not answered yet: give a number of files. 0 of 5 marks."
     table = museum.revenue(tmp_path)
     deltalake.DeltaTable(table).restore(2)
     assert check("museum.2", (3, 3_000), open_table(table)).is_right
