@@ -99,7 +99,7 @@ class Cost(Record):
     def facts(self) -> dict[str, str]:
         """Return the cost for people: names and values."""
         both = f"{format_size(self.bytes_read)} → about {format_size(self.bytes_written)}"
-        return {"bytes": both, "takes": str(self), "predicted by": self.basis}
+        return {"bytes": both, "takes": str(self), "predicted from": self.basis}
 
     def __str__(self) -> str:
         run, proof = (format_range(*ends) for ends in (self.seconds, self.proof_seconds))
@@ -225,7 +225,7 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
 def _seconds(key: str, amounts: np.ndarray, work: _Work) -> tuple[tuple[float, float], str]:
     """Return the seconds of amounts, from and to, and what they are predicted from."""
     rates, runs, noise = _RATES.get(key, _RATES["optimize"]), work.kept.get(key, []), _RUNS_DIFFER
-    basis = f"the last {format_count(len(runs), 'run')} on this machine" if runs else "no run yet"
+    basis = f"the last {format_count(len(runs), 'run')} on this machine" if runs else "built-in rates"
     if not runs and work.sample is not None:
         # By the rates as they are here, a strategy takes as many times as long.
         done, spent = work.sample

@@ -43,7 +43,7 @@ _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 _PROPERTIES = ("delta.columnMapping", "delta.dataSkipping")
 _COUNTS = dict.fromkeys(("num_files", "files_opened", "bytes_opened"), pa.int64())
 _LAYOUTS = pa.schema({"layout": pa.string()} | _COUNTS)
-_HOW = "The others are predictions: as Delta plans it for the ranges of values that files would have."
+_HOW = "The others are predictions: Delta plans it for the ranges of values that their files would have."
 Step = Callable[[float, str], object]
 _Adds = list[dict[str, Any]]
 
@@ -84,8 +84,8 @@ class ReadPrediction(Record):
     def explain(self) -> str:
         """Say how the files were counted, a sentence a line."""
         return (
-            f"{self.finding}.\nNow is as Delta plans this query on version {self.version}, skipping files by "
-            f"partition and stats. {self.unpredicted or _HOW}"
+            f"{self.finding}.\nNow is how Delta plans this query on version {self.version}, skipping files "
+            f"by partition and stats. {self.unpredicted or _HOW}"
         )
 
     def facts(self) -> dict[str, str]:
@@ -132,7 +132,7 @@ def predict_reads(
     step, spark, version = progress or (lambda share, text: None), handle.spark, plan.version
     query = with_table(query, handle.store, handle.name)
     parsed, plans, unpredicted = parse_query(spark, query), _plans(plan, query), ""
-    step(0.0, "Planning the query as it is now; a session's first query takes longest")
+    step(0.0, "Planning the query on the live files; a session's first query takes longest")
     with quiet_errors(), session_confs(spark, ANY_VERSION):
         # Not the URI, in which a % would be decoded.
         root = handle.store.root
@@ -143,7 +143,7 @@ def predict_reads(
         try:
             with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
                 for number, (name, adds) in enumerate(chain([now], layouts)):
-                    step((number + 1) / (len(plans) + 2), f"Planning it on other files: {name}")
+                    step((number + 1) / (len(plans) + 2), f"Planning the query on a scratch log: {name}")
                     folder = Path(scratch) / str(number)
                     _write_log(folder, plan.source, adds)
                     frame = spark.read.format("delta").load(uri(folder))

@@ -31,7 +31,7 @@ _MOST_ROWS = 50
 # The finding names the number of tables that have this share of the gain.
 _MOST_OF_IT = 0.8
 RANK = (
-    "Ranked by what a full read saves, where to open a file costs as much as to read "
+    "Ranked by the bytes that a full read saves, if opening a file counts as reading "
     f"{format_size(OPEN_COST)} (Spark's default for spark.sql.files.openCostInBytes)."
 )
 SMALL = "Small: under 16 MiB, or under half of the target file size that the table sets."

@@ -68,7 +68,7 @@ def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
 def spark_of(table: Table, job: Job) -> SparkSession:
     """Return the session that works on a table; as long as it starts, the job says so."""
     if table.handle.session is None:
-        job.report(0.0, "Waiting for Spark to start, which it does once for all that follows")
+        job.report(0.0, "Waiting for Spark to start; it starts only once")
     return table.spark
 
 
@@ -180,7 +180,7 @@ class Changes(Watched):
             return
 
         def work(job: Job) -> Any:
-            report = partial(job.report, 0.0, "Running the query six times at each of both versions")
+            report = partial(job.report, 0.0, "Running the query six times at each of the two versions")
             try:
                 return run_cancellable(spark_of(table, job), partial(result.measure_reads, sql), report)
             except WorkCancelled:

@@ -146,7 +146,7 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
     where.tooltip = "SQL over partition columns; empty for all files"
     order = fields.dropdown("Order", "ck-order", **narrow)
     budget = fields.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
-    budget.tooltip = "Rewrite at most so many bytes: the bins that gain the most per byte; empty for all"
+    budget.tooltip = "The most bytes to rewrite, in bins that gain the most per byte; empty for no limit"
     fields.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
     fields.set_by_choice(state, "order", order)
     by_output = w.Checkbox(True, description="Size of new files", indent=False)

@@ -25,12 +25,12 @@ from compaction_kit.widgets.state import WorkbenchState
 _MOST_ROWS, _LONGEST, _MOST_DAYS, _MOST_ACTIONS, _LONGEST_ACTION = 20, 60, 60, 100, 400
 _COLUMNS = ("version", "time", "operation", "files ±", "bytes ±", "rows ±", "content")
 _CONTENT = (
-    "Content, compared with the version before unless another is named: proved by a fingerprint of the rows, "
-    "identical files, row counts agree, or unknown, if a commit claims to keep the rows and nothing shows it."
+    "Content says why a version has the same rows as the one before, or as the one named: proved by a "
+    "fingerprint of the rows, identical files, or row counts agree. Unknown: only the commit claims it."
 )
 _CAN = {
     "yes": "can be read",
-    "blocked": "is refused by Delta, because it is older than the table keeps removed files",
+    "blocked": "is refused by Delta, because it is older than the table's retention",
     "unsupported": "is refused by Delta, because it doesn't support a change of a column's type",
     "missing files": "can't be read any more: files that it needs are gone",
     "log gone": "can't be read any more: its part of the log is gone",

@@ -33,7 +33,7 @@ _LOG_COLUMNS = ("name", "kind", "num_entries", "size_bytes", "needed", "removed_
 _NO_LOG = (
     "No stream keeps a log of files under {}. One that writes Parquet, JSON or CSV files keeps it in "
     "_spark_metadata of its output folder; one that reads files, in sources/0 of its checkpoint. Delta "
-    "tables need none: their log is in Files."
+    "tables need none: History shows their log."
 )
 
 
