@@ -162,10 +162,10 @@ def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
         sizes += [entry.size_bytes for entry in new if posixpath.join(folder, entry.name) not in named]
     if not sizes:
         return ""
-    is_are, them = ("is", "it") if len(sizes) == 1 else ("are", "them")
+    belong, them = ("belongs", "it") if len(sizes) == 1 else ("belong", "them")
     return (
-        f"; {format_count(len(sizes), 'new file')} ({format_size(sum(sizes))}) in its folder {is_are} of no "
-        f"version, and VACUUM takes {them}"
+        f"; {format_count(len(sizes), 'new file')} ({format_size(sum(sizes))}) in its folder {belong} to "
+        f"no version, and VACUUM deletes {them}"
     )
 
 

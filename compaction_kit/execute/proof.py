@@ -130,8 +130,8 @@ def _undo(run: Run, commits: Sequence[Commit]) -> str:
     undone, restored = outcome.result()
     if undone > last:
         return (
-            f"another writer has committed too, up to version {undone}, as the table was restored to version "
-            f"{before}, so version {restored} has put that back: {by_hand}"
+            f"another writer has committed too, up to version {undone}, while the table was restored to "
+            f"version {before}, so version {restored} brings that back: {by_hand}"
         )
     return f"the table was restored to version {before}, as version {restored}"
 

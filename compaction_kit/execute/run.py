@@ -67,8 +67,8 @@ def _choices(
     asked = named.get(strategy)
     if asked is not None and asked not in able:
         raise errors.InvalidArgumentError(
-            f'order="{plan.order}" and budget={plan.budget} are not for strategy="{strategy}", with which '
-            f'Delta takes all files that it finds, by size: run it with strategy="{able[0].name}".'
+            f'order="{plan.order}" and budget={plan.budget} can\'t be used with strategy="{strategy}": with '
+            f'it Delta takes all files, by size; run it with strategy="{able[0].name}".'
         )
     return able, asked
 

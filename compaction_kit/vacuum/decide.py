@@ -43,8 +43,8 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
     if (handle.conf(_CHECK) or "true").lower() != "false":
         raise InvalidArgumentError(
             f'retention="{retention}" is shorter than the {in_words(configured)} that the table keeps '
-            f"removed files for, which Delta's check {_CHECK} refuses: choose that or longer, or change its "
-            f"property {PROPERTY}."
+            f"removed files for, and Delta's check {_CHECK} refuses that: choose at least as long, or change "
+            f"the table's property {PROPERTY}."
         )
     if chosen and handle.goes_by(IGNORE_RETAIN):
         raise InvalidArgumentError(

@@ -141,7 +141,7 @@ def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
         raise PySparkException("[DELTA_CONCURRENT_WRITE] Delta lost the answer, and found its own commit.")
 
     monkeypatch.setattr(proof, "restore", restore_late)
-    told = "up to version 6, as the table was restored to version 4, so "
+    told = "up to version 6, while the table was restored to version 4, so version 8 brings that back"
     with pytest.raises(VerificationError, match=told):
         open_table(changed).plan_compaction().run(
             strategy="optimize", progress=once("Comparing", lambda: spoil(changed, before))

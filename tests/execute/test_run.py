@@ -124,7 +124,7 @@ def test_cancelled_it_changes_nothing(
     left = folders.data_files(many_bins) - files_before
     # Delta doesn't delete what tasks of OPTIMIZE have written.
     assert bool(left) == (strategy == "optimize")
-    told = re.search(r"; (\d+) new files? \(.* of no version, and VACUUM takes", str(said))
+    told = re.search(r"; (\d+) new files? \(.* to no version, and VACUUM deletes", str(said))
     assert (int(told[1]) if told else 0) == len(left)
     assert spark.conf.get(f"{CONF}.maxFileSize") == "777777"
     assert spark.conf.get(f"{CONF}.minFileSize", None) is None
