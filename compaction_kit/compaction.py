@@ -77,9 +77,9 @@ class CompactionPlan(BinPlan):
 
     @property
     def cost(self) -> Cost:
-        """What a run by "auto" will take, by the last runs on this machine; it may differ by then.
+        """What a run by "auto" would take now, predicted from the last runs on this machine.
 
-        Without one, some of its files are read and written in memory, for a second; Spark isn't started.
+        Without such runs, some files are read and written in memory, for a second; Spark isn't started.
         """
         return cost_of(self._handle, self)
 

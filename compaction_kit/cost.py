@@ -60,13 +60,13 @@ _RAN: set[str] = set()
 
 @dataclass(frozen=True, repr=False)
 class Cost(Record):
-    """What a run will take; its proof reads what it reads and what it writes.
+    """What a run will take; its proof reads the files that the run reads and those that it writes.
 
     Attributes:
         strategy: "arrow", "optimize" (", sorting" if it sorts rows), "rewrite" or "reorg".
         files_read, files_written, bytes_read, bytes_written: Of data files; bytes written are predicted.
         requests, proof_requests: For data files on an object store, about; 0 on a disk.
-        seconds, proof_seconds: From and to, about two times out of three.
+        seconds, proof_seconds: A range, from and to, which holds about two times out of three.
         memory: Bytes that the driver and all tasks hold at most, about.
         basis: What the seconds are predicted from.
         amounts: What takes time in the run and in its proof, in the order of rates.

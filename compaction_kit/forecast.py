@@ -56,7 +56,7 @@ class Forecast(Record):
             bytes_removed, files_added, bytes_added (by all runs), mean_files and most_files (that a full read
             opens), most_stored_bytes, seconds_from and seconds_to (double; of all runs with their proofs).
         max_files: The bound of files that a full read may open.
-        every_days: The least often compaction within the bound; None if none is needed, or suffices.
+        every_days: The longest interval that keeps within the bound; None if none is needed, or none does.
     """
 
     window_days: int
@@ -70,7 +70,7 @@ class Forecast(Record):
 
     @property
     def finding(self) -> str:
-        """The files that a full read opens if nothing is done, and by the least often compaction."""
+        """The files that a full read opens if nothing is done, and if compacted every `every_days`."""
         most = {row["every_days"]: row["most_files"] for row in self.schedules.to_pylist()}
         now, days = self.days["num_files"][0].as_py(), format_count(self.days["day"][-1].as_py(), "day")
         files = format_count(now, "file")

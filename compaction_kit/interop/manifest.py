@@ -107,7 +107,7 @@ class ManifestCheck(Record):
 
 
 def check_manifest(table: Table | str | Path) -> ManifestCheck:
-    """Compare the symlink manifest of a table, or of that at a path or of a name, with its log.
+    """Compare the symlink manifest of a table, given as such or by its path or name, with its log.
 
     Raises:
         InvalidArgumentError: There is no manifest.
