@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -215,7 +216,17 @@ def _is_smaller(values: pa.Array) -> bool:
         return False
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         width = 4 + (pc.sum(pc.binary_length(values)).as_py() or 0) / count
+        distinct = pc.count_distinct(values).as_py()
     else:
         width = values.type.bit_width / 8
-    distinct = pc.count_distinct(values).as_py()
+        distinct = _count_distinct(values.drop_null())
     return bool(distinct * width + count * distinct.bit_length() / 8 < count * width)
+
+
+def _count_distinct(values: pa.Array) -> int:
+    whole = {32: pa.int32(), 64: pa.int64()}.get(values.type.bit_width)
+    if whole is None:
+        return int(pc.count_distinct(values).as_py())
+    # Sorting takes a tenth of the time, if most of them differ.
+    numbers = np.sort(np.from_dlpack(values.view(whole)))
+    return 1 + int(np.count_nonzero(numbers[1:] != numbers[:-1]))
