@@ -129,6 +129,7 @@ class FileReader:
         self._width = 0
         self._is_flat = False
         self._schema: pq.ParquetSchema | None = None
+        self._types: pa.Schema | None = None
         self._footer: dict[bytes, bytes] | None = None
 
     def tables(self) -> Iterator[pa.Table]:
@@ -172,9 +173,9 @@ class FileReader:
         codec = _codec_of(file.metadata)
         if self._footer is None:
             self.codec = codec
+        is_known = (file.metadata.metadata or {}) == self._footer and file.schema.equals(self._schema)
         # Schemas in Parquet are compared without the names of structs.
-        is_known = (file.metadata.metadata or {}) == self._footer and self._is_flat
-        if not (is_known and file.schema.equals(self._schema)):
+        if not (is_known and (self._is_flat or file.schema_arrow.equals(self._types, check_metadata=True))):
             self._learn(file)
         return file
 
@@ -185,8 +186,8 @@ class FileReader:
             raise Refused(f"a file has dates of the old calendar ({sign})")
         if self.task.needs_version and _VERSION not in self._footer:
             raise Refused("a file may have dates of the old calendar, which Spark refuses (EXCEPTION)")
-        names = file.schema_arrow.names
-        self._wanted = self.columns.found_in(file.schema_arrow)
+        self._types = file.schema_arrow
+        names, self._wanted = self._types.names, self.columns.found_in(self._types)
         self._selected = None if self._wanted == names else self._wanted
         self._schema, self._leaves = file.schema, _leaves_of(file.schema, self._wanted)
         self._width = sum(leaf.width for leaf in self._leaves)
