@@ -247,9 +247,8 @@ def _commit(plan: RestorePlan, spark: SparkSession) -> None:
     handle = plan.handle
     old, new = map(handle.log.listed().snapshot, (plan.target, plan.version))
     if has_jvm(spark) and len(old.live) + len(new.live) < _MANY_FILES:
-        adds, gone = (
-            one.adds(without(one.live, file_keys(other.live))) for one, other in ((old, new), (new, old))
-        )
+        sides = (old, new), (new, old)
+        adds, gone = (one.adds(without(one.live, file_keys(other.live))) for one, other in sides)
         removed: dict[str, Any] = {"deletionTimestamp": int(time.time() * 1000), "dataChange": True}
         removed["extendedFileMetadata"] = True
         metrics = {
@@ -260,9 +259,10 @@ def _commit(plan: RestorePlan, spark: SparkSession) -> None:
             "numOfFilesAfterRestore": len(old.live),
             "tableSizeAfterRestore": pc.sum(old.live["size_bytes"]).as_py() or 0,
         }
-        actions = [{"add": {"tags": None} | add | {"dataChange": True}} for add in adds]
+        # Without a checkpoint's structs: Delta alone can write these as text, where it has no other stats.
+        kept = *_REPEATED, "modificationTime", "clusteringProvider"
+        actions = [{"add": {name: add.get(name) for name in kept} | {"dataChange": True}} for add in adds]
         actions += [{"remove": removed | {name: add.get(name) for name in _REPEATED}} for add in gone]
-        # Where a checkpoint has stats as a struct alone, Delta alone can write them as text.
         is_text = not any("stats_parsed" in add and "stats" not in add for add in adds + gone)
         versions = plan.version, plan.target
         if is_text and commit_restore(spark, handle.uri, versions, map(json.dumps, actions), metrics):

@@ -91,6 +91,22 @@ def test_a_restore_of_a_clustered_table_with_row_ids_commits_what_delta_s_does(
         assert committed(one, 7) == committed(other, 7)
 
 
+def test_files_come_back_from_a_checkpoint_that_has_decimals_and_no_numbers_in_its_stats(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = "SELECT CAST(1.5 AS DECIMAL(9, 2)) d, CAST(2.5 AS DECIMAL(9, 2)) p, DOUBLE('Infinity') f"
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path}` USING delta PARTITIONED BY (p) TBLPROPERTIES ('delta."
+        f"checkpointInterval'='1', 'delta.checkpoint.writeStatsAsStruct'='true') AS {rows}"
+    )
+    spark.sql(f"INSERT INTO delta.`{tmp_path}` {rows}")
+    added = [handmade.actions_of(tmp_path, version, "add")[0] for version in (0, 1)]
+    handmade.write_commit(tmp_path, 2, [remove(file["path"]) for file in added])
+    assert open_table(tmp_path, spark).plan_restore(1).run().as_planned
+    back = handmade.actions_of(tmp_path, 3, "add")
+    assert sorted(file["stats"] for file in back) == sorted(file["stats"] for file in added)
+
+
 @pytest.mark.parametrize("is_done", [False, True])
 def test_an_interrupted_restore_says_what_is_committed(
     spark: SparkSession, copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
