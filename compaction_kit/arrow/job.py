@@ -123,7 +123,6 @@ def _tasks(
                 footer={"org.apache.spark.version": run.spark.version},
                 vectors={inputs[i][0]: vector for i in range(first, last) if (vector := vectors[i])},
                 row_ids={inputs[i][0]: row_ids(fields[i], tracking) for i in range(first, last) if tracking},
-                with_bounds=has_vectors,
             )
             tasks.append(task)
     return tasks

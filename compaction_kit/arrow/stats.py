@@ -9,7 +9,7 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -17,13 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from compaction_kit.arrow.worker.outputs import Bounds
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
+from compaction_kit.storage import Store
 
 # The physical names of a column and of the structs that it is in, outermost first, and its Delta type.
 Leaf = tuple[tuple[str, ...], Any]
+
+# The number of nulls in a column, and its least and its greatest value; None for those that aren't known.
+Bounds = tuple[int, Any, Any]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 # Stands for a number while JSON is written; no text in stats can hold it by chance.
@@ -38,27 +42,28 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 class MergedStats(NamedTuple):
     """The stats of some files' rows together, as JSON; `num_rows` is None if one of them has no stats.
 
-    `indexed` are the columns of which all files have stats.
+    `indexed` are the columns of which any file has stats.
     """
 
     num_rows: int | None
     text: str
     indexed: Sequence[Leaf] = ()
 
-    def of(self, num_rows: int, bounds: Mapping[str, Bounds]) -> str:
+    def of(self, num_rows: int, read: Callable[[], Mapping[str, Bounds]]) -> str:
         """Return the stats of an output: of another number of rows, they aren't to be trusted.
 
-        `bounds` are those of the output's columns, by their path in Parquet, if rows were deleted.
+        What they lack then, or because a column is newer than some files, `read` finds in the output.
         """
-        if not bounds:
-            return self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
-        found: dict[str, Any] = {"numRecords": num_rows}
-        for path, kind in self.indexed:
+        text = self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
+        found = _DECODER.decode(text)
+        lacking = [leaf for leaf in self.indexed if _value(found, "nullCount", leaf[0]) is None]
+        bounds = read() if lacking else {}
+        for path, kind in lacking:
             null_count, low, high = bounds.get(".".join(path), (None, None, None))
             _put(found, "nullCount", path, null_count)
             _put(found, "minValues", path, _written(kind, low, is_max=False))
             _put(found, "maxValues", path, _written(kind, high, is_max=True))
-        return _json(found)
+        return _json(found) if lacking else text
 
 
 def data_leaves(metadata: Metadata) -> list[Leaf]:
@@ -90,9 +95,11 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedSt
     merged: dict[str, Any] = {"numRecords": sum(counts)}
     for path, kind in leaves:
         nulls = [_value(file, "nullCount", path) for file in files]
-        if all(isinstance(count, int) for count in nulls):
+        known = [count for count in nulls if isinstance(count, int)]
+        if known:
             indexed.append((path, kind))
-            _put(merged, "nullCount", path, sum(nulls))
+        if len(known) == len(nulls):
+            _put(merged, "nullCount", path, sum(known))
         for name, pick in (("minValues", min), ("maxValues", max)):
             bounds = [_value(file, name, path) for file in files]
             if None in bounds:
@@ -102,7 +109,35 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedSt
             # Left out if one lacks, or it isn't sure how they compare.
             with contextlib.suppress(ValueError, TypeError, ArithmeticError):
                 _put(merged, name, path, pick(bounds, key=partial(_sort_key, kind)))
-    return MergedStats(sum(counts), _json(merged), indexed) if is_tight else MergedStats(None, "", indexed)
+    return MergedStats(sum(counts) if is_tight else None, _json(merged), indexed)
+
+
+def read_bounds(store: Store, place: str) -> dict[str, Bounds]:
+    """Return the bounds of a file's leaf columns, by their path in Parquet, from its footer."""
+    with store.open(place) as file:
+        metadata = pq.read_metadata(file)
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    found = {
+        path: _bounds([group.column(number).statistics for group in groups])
+        for number, path in enumerate(paths)
+        # Else they are a column a.b and the field b of a struct a.
+        if paths.count(path) == 1
+    }
+    return {path: bounds for path, bounds in found.items() if bounds is not None}
+
+
+def _bounds(chunks: list[pq.Statistics | None]) -> Bounds | None:
+    known = [chunk for chunk in chunks if chunk is not None and chunk.has_null_count]
+    if len(known) < len(chunks):
+        return None
+    null_count = sum(chunk.null_count for chunk in known)
+    full = [chunk for chunk in known if chunk.num_values]
+    # Some timestamps have no equal in Python.
+    with contextlib.suppress(ValueError, OverflowError, NotImplementedError):
+        if full and all(chunk.has_min_max for chunk in full):
+            return null_count, min(chunk.min for chunk in full), max(chunk.max for chunk in full)
+    return null_count, None, None
 
 
 def shows_years(source: Files, positions: np.ndarray, kinds: str, first: int) -> np.ndarray:

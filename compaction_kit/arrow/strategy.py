@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten, row_fields
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
-from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats
+from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats, read_bounds
 from compaction_kit.arrow.worker import WHOLE_BYTES, RewriteOutput
 from compaction_kit.execute.commits import as_add, commits_of, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
@@ -263,10 +263,17 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
     return found
 
 
-def _file_actions(store: Store, done: Iterable[_Done]) -> list[str]:
+def _stats(store: Store, done: _Done) -> str:
+    inputs, output = done
+    read = partial(read_bounds, store, output.path.removeprefix(f"{store.root}/"))
+    return inputs.stats.of(output.num_rows, read) if output.num_rows else ""
+
+
+def _file_actions(store: Store, done: Sequence[_Done]) -> list[str]:
     """Return the add of each bin's output, if that has rows, and the removes of its inputs, in JSON."""
     actions: list[str] = []
-    for inputs, output in done:
+    found = store.at_once(partial(_stats, store), done)
+    for (inputs, output), stats in zip(done, found, strict=True):
         if output.num_rows:
             add = {
                 "path": log_path(output.path.removeprefix(f"{store.root}/")),
@@ -274,7 +281,7 @@ def _file_actions(store: Store, done: Iterable[_Done]) -> list[str]:
                 "size": output.size_bytes,
                 "modificationTime": output.modification_time,
                 "dataChange": False,
-                "stats": inputs.stats.of(output.num_rows, output.bounds),
+                "stats": stats,
             }
             actions.append(json.dumps({"add": add}))
         actions += inputs.removes

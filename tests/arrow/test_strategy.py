@@ -149,6 +149,26 @@ def test_what_is_removed_meanwhile_is_told_and_left_out(
     assert data_files(changed) - files == {changed / add["path"] for add in adds}
 
 
+def test_columns_that_older_files_lack_have_the_stats_of_all_rows(tmp_path: Path) -> None:
+    files = {"old": pa.table({"id": [1, 2]}), "new": pa.table({"id": [3], "s": ["x" * 40], "f": [math.nan]})}
+    bounds = {"old": ({"id": 1}, {"id": 2}), "new": ({"id": 3, "s": "x"}, {"id": 3, "s": "y"})}
+    adds = []
+    for name, rows in files.items():
+        known = dict(zip(("minValues", "maxValues"), bounds[name], strict=True))
+        stats = {"numRecords": len(rows), "nullCount": dict.fromkeys(rows.column_names, 0)} | known
+        adds.append(handmade.write_data(tmp_path, name, rows)["add"] | {"stats": json.dumps(stats)})
+    columns = handmade.metadata({"id": "long", "s": "string", "f": "double"})
+    handmade.write_log(tmp_path, [columns, *({"add": add} for add in adds)])
+    assert open_table(tmp_path).plan_compaction().run(strategy="arrow").verified
+    (added,) = actions_of(tmp_path, 1, "add")
+    assert json.loads(added["stats"]) == {
+        "numRecords": 3,
+        "nullCount": {"id": 0, "s": 2},
+        "minValues": {"id": 1, "s": "x" * 32},
+        "maxValues": {"id": 3, "s": "x" * 32 + "\U0010ffff"},
+    }
+
+
 @pytest.mark.parametrize("name", ["datetimeRebaseModeInRead", "int96RebaseModeInRead"])
 def test_old_dates_that_spark_refuses_are_left_to_it(tmp_path: Path, confs: SetConf, name: str) -> None:
     """Nothing says by which calendar they were written."""

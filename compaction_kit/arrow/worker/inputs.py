@@ -54,7 +54,6 @@ class RewriteTask(NamedTuple):
         vectors: Deletion vectors, as tuples of `Vector`'s fields, by the input's place.
         row_ids: For each input of a table that tracks rows, by its place: the columns for row ids and row
             commit versions, with the id of the first row, and the version of rows that have none there.
-        with_bounds: Whether to return the output's bounds, because the bin has deleted rows.
     """
 
     number: int
@@ -69,7 +68,6 @@ class RewriteTask(NamedTuple):
     footer: dict[str, str]
     vectors: Mapping[str, Sequence[Any]] = {}
     row_ids: Mapping[str, Mapping[str, int]] = {}
-    with_bounds: bool = False
     joins: bool = False
     needs_version: bool = False
 

@@ -1,10 +1,9 @@
 """Rows in, one Parquet file out, laid out as Spark's writer does, in bounded memory."""
 
-import contextlib
 import itertools
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +22,6 @@ AT_ONCE_BYTES, AT_ONCE_ROWS = 4 << 20, 64 << 20
 _LACKING_BYTES = 8
 # Rows that decide between dictionaries and plain values, as Spark's writer decides by its first page.
 _SAMPLE_ROWS = 20_000
-# The number of nulls in a column, and its least and its greatest value; None for those that aren't known.
-Bounds = tuple[int, Any, Any]
 # What the names of outputs have before their codec, as Spark's have.
 STEM = ".c000."
 _LAYOUT = {
@@ -39,7 +36,7 @@ class RewriteOutput(NamedTuple):
     """The output of a task or a bin; if there is none, `refusal` or `failure` says why.
 
     `start` and `end` are in seconds since 1970, `modification_time` in milliseconds; `peak_bytes` is
-    the most memory that the worker has held in its life, and `bounds` are those of leaf columns.
+    the most memory that the worker has held in its life.
     """
 
     number: int
@@ -53,7 +50,6 @@ class RewriteOutput(NamedTuple):
     peak_bytes: int = 0
     refusal: str | None = None
     failure: str | None = None
-    bounds: Mapping[str, Bounds] = {}
 
 
 class FloatsFound(Exception):
@@ -143,32 +139,6 @@ def _row_groups(reader: FileReader) -> Iterator[pa.Table]:
             held, size = [], 0
     if held:
         yield group()
-
-
-def read_bounds(metadata: pq.FileMetaData) -> dict[str, Bounds]:
-    """Return the bounds of leaf columns, by their path in Parquet, from the statistics of all row groups."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    found = {
-        path: _bounds([group.column(number).statistics for group in groups])
-        for number, path in enumerate(paths)
-        # Else they are a column a.b and the field b of a struct a.
-        if paths.count(path) == 1
-    }
-    return {path: bounds for path, bounds in found.items() if bounds is not None}
-
-
-def _bounds(chunks: list[pq.Statistics | None]) -> Bounds | None:
-    known = [chunk for chunk in chunks if chunk is not None and chunk.has_null_count]
-    if len(known) < len(chunks):
-        return None
-    null_count = sum(chunk.null_count for chunk in known)
-    full = [chunk for chunk in known if chunk.num_values]
-    # Some timestamps have no equal in Python.
-    with contextlib.suppress(ValueError, OverflowError, NotImplementedError):
-        if full and all(chunk.has_min_max for chunk in full):
-            return null_count, min(chunk.min for chunk in full), max(chunk.max for chunk in full)
-    return null_count, None, None
 
 
 def nan_columns(table: pa.Table) -> set[str]:

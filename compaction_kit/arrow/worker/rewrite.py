@@ -18,14 +18,7 @@ from compaction_kit.arrow.concat import CannotConcatenate, concatenate
 from compaction_kit.arrow.worker.columns import Columns, Refused
 from compaction_kit.arrow.worker.files import Input, Storage
 from compaction_kit.arrow.worker.inputs import FileReader, RewriteTask, TextsFound
-from compaction_kit.arrow.worker.outputs import (
-    STEM,
-    FloatsFound,
-    RewriteOutput,
-    new_place,
-    read_bounds,
-    write_file,
-)
+from compaction_kit.arrow.worker.outputs import STEM, FloatsFound, RewriteOutput, new_place, write_file
 
 # Row groups of at least these bytes on average are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
@@ -100,9 +93,6 @@ def _output_of(task: RewriteTask, storage: Storage, columns: Columns) -> Rewrite
         storage.finish(path, task.inputs[0][0])
         size_bytes, modified = storage.status(path)
         done = done._replace(path=path, num_rows=num_rows, size_bytes=size_bytes, modification_time=modified)
-        if task.with_bounds:
-            with storage.open(path) as file:
-                done = done._replace(bounds=read_bounds(pq.read_metadata(file)))
     except Refused as error:
         done = done._replace(refusal=first_line(error))
     except Exception as error:

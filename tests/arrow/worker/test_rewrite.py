@@ -20,12 +20,14 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
+from compaction_kit.arrow.stats import read_bounds
 from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, files, inputs, outputs, rewrite_bins
 from compaction_kit.arrow.worker import rewrite as rewriting
 from compaction_kit.arrow.worker.columns import Columns, Refused
 from compaction_kit.arrow.worker.files import write_checksums
 from compaction_kit.arrow.worker.outputs import dictionary_columns
 from compaction_kit.arrow.worker.rewrite import rewrite
+from compaction_kit.storage import LocalStore
 from tests.arrow.values import SCALARS, some_columns
 
 UTC = datetime.UTC
@@ -180,8 +182,8 @@ def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pyte
 def test_columns_without_sure_statistics_have_no_bounds(tmp_path: Path) -> None:
     """A column a.b and the field b of a struct a have the same path."""
     columns = {"nan": [float("nan"), None], "f": [1.0, None], "a.b": [1, 2], "a": [{"b": 5}, {"b": None}]}
-    (done,) = results_of(task_of(tmp_path, [pa.table(columns)])._replace(with_bounds=True))
-    assert done.bounds == {"f": (1, 1.0, 1.0)}
+    (done,) = results_of(task_of(tmp_path, [pa.table(columns)]))
+    assert read_bounds(LocalStore(str(tmp_path)), Path(done.path).name) == {"f": (1, 1.0, 1.0)}
 
 
 def test_large_files_are_read_in_pieces_to_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
