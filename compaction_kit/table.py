@@ -224,8 +224,8 @@ class Table:
         """Plan REORG TABLE … APPLY (PURGE): rewrite files without their deleted rows and dropped columns.
 
         OPTIMIZE rewrites a file with a deletion vector only if it is small or more than 5 % of its rows are
-        deleted; a purge rewrites all such files. The footers of all files are read if a column was ever
-        dropped from the table.
+        deleted; a purge rewrites all such files. The footers of all files are read if they may have
+        dropped columns: to REORG these are also those that UPDATE and MERGE write for a change data feed.
 
         Args:
             where: SQL over partition columns, as for `plan_compaction`.

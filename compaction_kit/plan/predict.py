@@ -19,6 +19,7 @@ from compaction_kit.text import MIB, format_count, format_size
 
 # Files have these columns although the schema hasn't (MaterializedRowId, MaterializedRowCommitVersion).
 _ROW_TRACKING = [f"delta.rowTracking.materializedRow{name}ColumnName" for name in ("Id", "CommitVersion")]
+_WITH_OTHERS = ["delta.enableChangeDataFeed", *_ROW_TRACKING]
 _FEWEST_FILES = 3
 _MOST_FILES = 64
 _MOST_BYTES = 32 * MIB
@@ -144,14 +145,16 @@ def _written(parts: list[pa.Table], codec: str) -> int:
 def dropped_columns(store: Store, files: Files) -> np.ndarray:
     """Return the bytes of each file's dropped columns, int64; -1 for a file that has none.
 
-    Footers are read only if a column was ever dropped (ReorgTableHelper.fileHasExtraColumns).
+    To REORG, columns that UPDATE and MERGE write for a change data feed, and those for row tracking once it
+    is off, are dropped ones (ReorgTableHelper.fileHasExtraColumns). Footers are read if there may be any.
 
     Raises:
         UnsupportedTableError: Files are outside of the table's folder.
         StorageError: A footer can't be read.
     """
-    metadata = files.snapshot.metadata
-    if not metadata.may_have_dropped_columns:
+    metadata, features = files.snapshot.metadata, files.snapshot.protocol.writer_features
+    has_others = "changeDataFeed" in features or any(map(metadata.configuration.get, _WITH_OTHERS))
+    if not (metadata.may_have_dropped_columns or has_others):
         return np.full(files.num_files, -1)
     paths = places(files.paths(np.arange(files.num_files)), store)
     if far := pc.sum(is_remote(paths)).as_py():
@@ -189,8 +192,9 @@ def _dropped_leaves(kind: pa.DataType, known: Any, metadata: Metadata) -> list[b
         children = [(kind.field(i).type, known) for i in range(kind.num_fields)]
     elif known["type"] == "struct":
         fields = {metadata.physical_name(field).lower(): field["type"] for field in known["fields"]}
-        names = filter(None, map(metadata.configuration.get, _ROW_TRACKING))
-        fields |= dict.fromkeys(map(str.lower, names), "long")
+        if metadata.configuration.get("delta.enableRowTracking", "").lower() == "true":
+            names = filter(None, map(metadata.configuration.get, _ROW_TRACKING))
+            fields |= dict.fromkeys(map(str.lower, names), "long")
         children = [(child.type, fields.get(child.name.lower())) for child in kind]
     elif known["type"] == "map":
         children = [(kind.key_type, known["keyType"]), (kind.item_type, known["valueType"])]

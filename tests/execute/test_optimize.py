@@ -214,6 +214,26 @@ def test_a_purge_is_proved_and_can_be_cancelled(spark: SparkSession, tmp_path: P
     refused(open_table(tmp_path, spark).plan_purge, errors.StorageError, "The footer of ", " can't be read")
 
 
+@pytest.mark.parametrize(
+    ("column", "properties"),
+    [
+        ("_change_type", {"delta.enableChangeDataFeed": "true"}),
+        # Row tracking was switched off.
+        ("_row-id", {"delta.rowTracking.materializedRowIdColumnName": "_row-id"}),
+    ],
+)
+def test_a_purge_knows_the_columns_that_delta_writes_besides_the_table_s(
+    tmp_path: Path, column: str, properties: dict[str, str]
+) -> None:
+    rows = {"plain": pa.table({"id": [1]}), "more": pa.table({"id": [1], column: ["x"]})}
+    files = [handmade.write_data(tmp_path, name, table) for name, table in rows.items()]
+    handmade.write_log(tmp_path, [handmade.metadata(configuration=properties), *files])
+    plan = open_table(tmp_path).plan_purge()
+    assert plan.dropped_columns["path"].to_pylist() == ["more"]
+    result = plan.run()
+    assert (result.strategy, result.as_planned, result.num_files_removed) == ("reorg", True, 1)
+
+
 def test_what_a_purge_has_no_use_for_is_refused(tmp_path: Path) -> None:
     vectors = [handmade.add(f"f{i}.parquet", 10 + i, vector=handmade.inline_vector([0, i])) for i in (1, 2)]
     columns = [handmade.protocol(features=["deletionVectors"]), handmade.metadata()]
