@@ -19,7 +19,7 @@ from compaction_kit.text import MIB, format_count, format_size
 
 # Files have these columns although the schema hasn't (MaterializedRowId, MaterializedRowCommitVersion).
 _ROW_TRACKING = [f"delta.rowTracking.materializedRow{name}ColumnName" for name in ("Id", "CommitVersion")]
-_WITH_OTHERS = ["delta.enableChangeDataFeed", *_ROW_TRACKING]
+_IS_TRACKED, _HAS_FEED = "delta.enableRowTracking", "delta.enableChangeDataFeed"
 _FEWEST_FILES = 3
 _MOST_FILES = 64
 _MOST_BYTES = 32 * MIB
@@ -153,8 +153,9 @@ def dropped_columns(store: Store, files: Files) -> np.ndarray:
         StorageError: A footer can't be read.
     """
     metadata, features = files.snapshot.metadata, files.snapshot.protocol.writer_features
-    has_others = "changeDataFeed" in features or any(map(metadata.configuration.get, _WITH_OTHERS))
-    if not (metadata.may_have_dropped_columns or has_others):
+    has_feed = "changeDataFeed" in features or _HAS_FEED in metadata.configuration
+    is_off = metadata.configuration.get(_IS_TRACKED, "true").lower() != "true"
+    if not (metadata.may_have_dropped_columns or has_feed or is_off):
         return np.full(files.num_files, -1)
     paths = places(files.paths(np.arange(files.num_files)), store)
     if far := pc.sum(is_remote(paths)).as_py():
@@ -192,7 +193,7 @@ def _dropped_leaves(kind: pa.DataType, known: Any, metadata: Metadata) -> list[b
         children = [(kind.field(i).type, known) for i in range(kind.num_fields)]
     elif known["type"] == "struct":
         fields = {metadata.physical_name(field).lower(): field["type"] for field in known["fields"]}
-        if metadata.configuration.get("delta.enableRowTracking", "").lower() == "true":
+        if metadata.configuration.get(_IS_TRACKED, "").lower() == "true":
             names = filter(None, map(metadata.configuration.get, _ROW_TRACKING))
             fields |= dict.fromkeys(map(str.lower, names), "long")
         children = [(child.type, fields.get(child.name.lower())) for child in kind]

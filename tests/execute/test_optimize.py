@@ -218,8 +218,13 @@ def test_a_purge_is_proved_and_can_be_cancelled(spark: SparkSession, tmp_path: P
     ("column", "properties"),
     [
         ("_change_type", {"delta.enableChangeDataFeed": "true"}),
-        # Row tracking was switched off.
-        ("_row-id", {"delta.rowTracking.materializedRowIdColumnName": "_row-id"}),
+        (
+            "_row-id",
+            {
+                "delta.rowTracking.materializedRowIdColumnName": "_row-id",
+                "delta.enableRowTracking": "false",
+            },
+        ),
     ],
 )
 def test_a_purge_knows_the_columns_that_delta_writes_besides_the_table_s(
