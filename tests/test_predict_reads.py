@@ -148,6 +148,17 @@ def test_what_decides_which_files_are_opened_is_taken_along(spark: SparkSession,
     assert counts == [(4, 2, 200), *[(3, 1, size)] * 4]
 
 
+def test_a_column_that_older_files_lack_is_null_in_them(spark: SparkSession, tmp_path: Path) -> None:
+    adds = [handmade.add("old"), handmade.add("new")]
+    for add, known in zip(adds, ({"id": 1}, {"id": 2, "more": 5}), strict=True):
+        stats = {"numRecords": 1, "nullCount": dict.fromkeys(known, 0)}
+        add["add"]["stats"] = json.dumps(stats | {"minValues": known, "maxValues": known})
+    handmade.write_log(tmp_path, [handmade.metadata({"id": "long", "more": "long"}), *adds])
+    plan = open_table(tmp_path, spark).plan_compaction()
+    for query, now, after in (("more = 7", 1, 0), ("more = 5", 2, 1), ("more IS NULL", 1, 1)):
+        assert [opened for *_, opened in layouts_of(plan.predict_reads(query))[:2]] == [now, after]
+
+
 def test_where_nothing_would_be_rewritten_it_says_so(spark: SparkSession, shaped: Path) -> None:
     prediction = open_table(shaped, spark).plan_compaction(None, 1, 1).predict_reads("id < 3")
     (axis,) = prediction.plot().axes

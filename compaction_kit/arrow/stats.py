@@ -81,11 +81,11 @@ def data_leaves(metadata: Metadata) -> list[Leaf]:
     return list(leaves([field for field in metadata.schema["fields"] if field["name"] not in names], ()))
 
 
-def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedStats:
+def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf], fills: bool = False) -> MergedStats:
     """Merge the stats of files, given as JSON; `leaves` are the table's columns.
 
     The result has numRecords, and nullCount, minValues and maxValues of the columns of which every file has
-    them.
+    them; with `fills`, a file without stats of a column that others have is taken to have nulls there.
     """
     files = [file for file in map(_parsed, stats) if file is not None]
     if len(files) < len(stats):
@@ -95,11 +95,11 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf]) -> MergedSt
     merged: dict[str, Any] = {"numRecords": sum(counts)}
     for path, kind in leaves:
         nulls = [_value(file, "nullCount", path) for file in files]
-        known = [count for count in nulls if isinstance(count, int)]
-        if known:
+        if any(isinstance(count, int) for count in nulls):
             indexed.append((path, kind))
-        if len(known) == len(nulls):
-            _put(merged, "nullCount", path, sum(known))
+            nulls = [rows if fills and one is None else one for one, rows in zip(nulls, counts, strict=True)]
+        if all(isinstance(count, int) for count in nulls):
+            _put(merged, "nullCount", path, sum(nulls))
         for name, pick in (("minValues", min), ("maxValues", max)):
             bounds = [_value(file, name, path) for file in files]
             if None in bounds:
