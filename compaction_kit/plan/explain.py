@@ -25,7 +25,7 @@ _CERTAIN = {
 }
 # For each state of a cube: why its files stay, and which files of it are rewritten, in words.
 _CUBE_STATES = {
-    NEW: ("", "that are in no cube yet"),
+    NEW: ("", "without a cube"),
     PARTIAL: ("", "from {cubes} below {complete}"),
     COMPLETE: ("complete cubes, of {complete} or more, are not rewritten", ""),
     OTHER_COLUMNS: (

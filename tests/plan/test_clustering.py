@@ -105,7 +105,7 @@ def test_files_of_other_columns_wait_for_full(tmp_path: Path) -> None:
     full_only = "only OPTIMIZE … FULL rewrites files of other clustering columns"
     assert f"1 file (5 MiB) stays, because {full_only}" in plan.explain()
     assert "times as much" not in plan.explain()
-    assert "OPTIMIZE FULL sorts 2 files (2 MiB in total) that are in no cube yet and 1 file" in full.explain()
+    assert "OPTIMIZE FULL sorts 2 files (2 MiB in total) without a cube and 1 file" in full.explain()
     said = str(Verdict.of(plan.source, plan))
     assert "2 files of 3 are not clustered by ü yet." in said
     assert "predicted" not in said
