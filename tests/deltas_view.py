@@ -3,7 +3,7 @@
 import functools
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,12 +22,14 @@ Values = dict[str, str | None]
 class State:
     """A version: bytes, partition values and records of each live file, and when each dead one died.
 
-    A file is named by its path as on disk and the unique id of its deletion vector.
+    A file is named by its path as on disk and the unique id of its deletion vector. `twice` has the times of
+    files of which Delta keeps two tombstones, as where a compacted file of the log has the second one.
     """
 
     schema: str
     partition_columns: list[str]
     files: dict[Key, tuple[int, Values, int | None] | int | None]
+    twice: dict[Key, set[Any]] = field(default_factory=dict, compare=False)
 
 
 def live_files(spark: SparkSession, table: Path) -> list[tuple[str, int]]:
@@ -56,7 +58,10 @@ def states(spark: SparkSession, table: Path, versions: Iterable[int]) -> dict[in
         state = found[version] = State(schema, columns, {})
         for row in (row for row in rows if row["version"] == version):
             key = decoded(row["path"]), row["vector"]
-            assert key not in state.files
+            if key in state.files:
+                assert not row["is_add"]
+                assert not isinstance(state.files[key], tuple)
+                state.twice.setdefault(key, {state.files[key]}).add(row["deletionTimestamp"])
             state.files[key] = row["deletionTimestamp"]
             if row["is_add"]:
                 values = {name: row["partitionValues"].get(names[name]) for name in columns}

@@ -279,6 +279,9 @@ def test_a_random_log_is_what_delta_says(spark: SparkSession, kind: Kind | None,
             assert_lifetimes_agree(open_table(folder).log)
     for version, state in kits.items():
         if version in deltas:
+            for key, times in deltas[version].twice.items():
+                deltas[version].files[key] = time = state.files[key] if state else None
+                assert time in times
             assert state == deltas[version]
         if state is not None:
             # Delta opens no table whose latest version it can't read, nor a checkpoint without the
