@@ -145,12 +145,9 @@ class ParquetSource:
         self._name = posixpath.basename(place)
         self.names = {place.removeprefix(f"{LOG_FOLDER}/")}
         self._data: pa.Buffer | None = None
-        with reading(self._name):
-            if not store.is_local:
+        if not store.is_local:
+            with reading(self._name):
                 self._data = pa.py_buffer(store.read(place))
-            elif not store.is_file(place):
-                # A pipe would be waited for.
-                raise FileNotFoundError("it is no file")
 
     @contextmanager
     def _open(self, footer: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:

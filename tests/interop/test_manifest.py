@@ -1,5 +1,6 @@
 """Which version's files a manifest lists, and what its readers get; with Delta's GENERATE and with copies."""
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,12 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import interop, open_table
 from compaction_kit.compat import create_frame
-from compaction_kit.errors import InvalidArgumentError, ReadOnlyTableError, UnsupportedTableError
+from compaction_kit.errors import (
+    CorruptLogError,
+    InvalidArgumentError,
+    ReadOnlyTableError,
+    UnsupportedTableError,
+)
 from compaction_kit.interop import ManifestCheck
 from compaction_kit.sql import table_name
 from tests import folders, handmade
@@ -108,6 +114,10 @@ def test_files_that_are_gone_make_readers_fail(life: Path) -> None:
     manifests.write_manifest(life)
     (life / "p=a/12").unlink()
     assert (check(life).num_gone, check(life).matches) == (1, False)
+    pipe = life / "_symlink_format_manifest/p=a/manifest"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    refused(lambda: check(life), CorruptLogError, f"p=a/manifest can't be read ({pipe} is a pipe)")
 
 
 def test_rows_deleted_by_a_vector_are_listed(tmp_path: Path) -> None:
