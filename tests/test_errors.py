@@ -1,13 +1,14 @@
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
-from compaction_kit.execute.failures import translate
+from compaction_kit.execute.failures import ContentDiffers, TableChanged, translate
 from tests import handmade
 from tests.conftest import CopyOf
 
@@ -78,20 +79,25 @@ def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> N
     assert errors.reason_of(RuntimeError(message)) == reason
 
 
-@pytest.mark.parametrize(
-    "error",
-    [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("Answer from Java side is empty")],
-)
-def test_a_run_whose_java_has_ended_says_what_to_do(error: Exception) -> None:
-    said = translate(error, "t", "nothing was committed")
-    assert isinstance(said, errors.RunFailedError)
-    assert "Java has ended: restart the kernel; nothing was committed" in str(said)
-
-
-def test_a_file_that_may_not_be_read_or_written_to_is_named() -> None:
-    # It is of a file that is there, or of one that a run would add.
-    denied = PermissionError(13, "Permission denied", "/t/p=1/a.parquet")
-    said = translate(denied, "/t", "nothing was committed")
-    assert isinstance(said, errors.ReadOnlyTableError)
-    assert "/t may not be read or written to" in str(said)
-    assert "'/t/p=1/a.parquet'" in str(said)
+def test_a_failed_run_says_what_to_do() -> None:
+    said: list[tuple[Any, ...]] = [
+        ("Java has ended: restart the kernel; nothing", "[1] Connection refused", "Java side is empty"),
+        ("nothing was committed: Connection refused", "Connection refused\nin Java"),
+        ("The disk of /t is full", "No space left on device", "Disk quota exceeded"),
+        ("free memory and run the plan again; nothing", "Python worker exited unexpectedly"),
+        ("/t may not be read or written to (Permission denied: 'a')", "Permission denied: 'a'"),
+        ("/t may not be read", "Read-only file system", "AccessDenied"),
+        ("nothing was committed: a can't be read", "a can't be read: Permission denied"),
+        ("; table.versions() says", "No such file or directory", "FILE_NOT_EXIST", "FileNotFoundException"),
+        ("Another writer changed the table, files are gone: make", TableChanged("files are gone")),
+        ("Another writer changed the table, so Delta refused the commit: make", "DELTA_CONCURRENT_APPEND"),
+        ("a is b; nothing was committed: plan again.", ContentDiffers("a is b", "plan again")),
+    ]
+    kinds = {"/t": errors.ReadOnlyTableError, "An": errors.ConflictError, "a ": errors.VerificationError}
+    for words, *causes in said:
+        for cause in causes:
+            known = cause if isinstance(cause, Exception) else Exception(cause)
+            error = translate(known, "/t", "nothing was committed")
+            assert type(error) is kinds.get(words[:2], errors.RunFailedError)
+            assert words in str(error)
+            assert ("versions" in str(error)) == ("versions" in words)
