@@ -84,6 +84,5 @@ def _hashable(column: Column, kind: DataType) -> Column:
         return F.struct(F.size(column), F.array_sort(entries))
     if isinstance(kind, (DoubleType, FloatType)):
         # Hashes and most functions take -0.0 for 0.0; as text it has its sign.
-        sign = F.when(column == 0, column.cast("string"))
-        return F.struct(column, sign)
+        return F.struct(column, F.when(column == 0, column.cast("string")))
     return F.to_json(column) if kind.typeName() == "variant" else column
