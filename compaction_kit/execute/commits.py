@@ -34,7 +34,7 @@ _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _SETTINGS, _COPYING = threading.RLock(), threading.Lock()
 _TAG = re.compile(
     r"compaction_kit (?P<strategy>\w+), plan (?P<plan>\w+)"
-    r"(?:, proved (?P<rows>\d+) rows (?P<first>-?[0-9a-f]+) (?P<second>-?[0-9a-f]+) by (?P<readers>[\w+]+))?$"
+    r"(?:, proved (?P<rows>\d+) rows -?[0-9a-f]+ -?[0-9a-f]+ by [\w+]+)?$"
 )
 
 
@@ -75,13 +75,10 @@ def has_tag(user_metadata: str | None) -> bool:
     return _TAG.search(user_metadata or "") is not None
 
 
-def stored_proof(user_metadata: str | None) -> Fingerprint | None:
-    """Return the fingerprint of the rows that a commit removes and adds, if its userMetadata has it."""
+def proved_rows(user_metadata: str | None) -> int | None:
+    """Return how many rows a commit removes and adds, if its userMetadata has a proof of them."""
     tag = _TAG.search(user_metadata or "")
-    if tag is None or tag["rows"] is None:
-        return None
-    hash_sums = int(tag["first"], 16), int(tag["second"], 16)
-    return Fingerprint(int(tag["rows"]), hash_sums, tuple(tag["readers"].split("+")))
+    return int(tag["rows"]) if tag and tag["rows"] else None
 
 
 @dataclass(frozen=True)

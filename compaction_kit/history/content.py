@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import RunCancelled, RunFailedError, reason_of
-from compaction_kit.execute.commits import has_tag, stored_proof
+from compaction_kit.execute.commits import has_tag, proved_rows
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.execute.proof import contents, reading
@@ -177,8 +177,7 @@ def _judge(commit: dict[str, Any], added: int | None, removed: int | None) -> st
     """Return `PROVED` or `COUNTED` if a commit with dataChange=false is known to keep the rows."""
     if added is None or added != removed:
         return None
-    proof = stored_proof(commit["user_metadata"])
-    if proof is not None and proof.num_rows == added:
+    if proved_rows(commit["user_metadata"]) == added:
         return PROVED
     is_rewrite = commit["operation"] in _REWRITES or has_tag(commit["user_metadata"])
     return COUNTED if is_rewrite else None
