@@ -6,6 +6,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,9 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
 from compaction_kit.execute.failures import ContentDiffers
+from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.proof import compare
-from compaction_kit.execute.work import Recorder, Run, no_progress
+from compaction_kit.execute.work import Recorder, Run
 from tests import handmade
 from tests.ageing import age
 from tests.chance import examples
@@ -108,10 +110,15 @@ def test_columns_that_are_found_by_their_ids_are_compared(
     write_log(tmp_path, [handmade.protocol(2, 5), mapped, one], [unchanged(remove("1")), unchanged(other)])
     table = open_table(tmp_path, spark)
     assert table.diff(0, 1, verify=True).same_content_by is None
-    plan = table.plan_compaction()
-    run = Run(table.handle, plan, Recorder(no_progress, plan, verify=True), verify=True)
-    with pytest.raises(ContentDiffers):
-        compare(run, [one], [other])
+    seen, size = list[int](), one["add"]["size"]
+    plan = Mock(bytes_removed=size, num_bins=1)
+    record = Recorder(lambda progress: seen.append(progress.bytes_compared), plan, verify=True)
+    with pytest.raises(ContentDiffers, match=r": 1 row, .* in 1 file to be .*, 2 rows, .* in 2 to "):
+        compare(Run(table.handle, plan, record, verify=True), [one], [other, one])
+    assert (size // 2 in seen, record.bytes_compared) == (True, size)
+    record = Recorder(lambda progress: 1 // (not progress.bytes_compared), plan, verify=True)
+    with pytest.raises(WorkCancelled):
+        compare(Run(table.handle, plan, record, verify=True), [one], [one])
 
 
 def test_a_comment_is_no_other_column(tmp_path: Path) -> None:
