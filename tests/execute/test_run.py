@@ -174,6 +174,8 @@ def test_what_another_writer_appends_is_kept_and_what_it_removes_is_left_out(
     assert result.num_files_removed == plan.num_files_removed - removes
     assert len(result.conflicts) == sum(result.batches["conflicts"].to_pylist()) == removes
     assert ("1 with other writers" in result.summary()) == removes
+    ends = (result.sizes_before, result.versions[0] - 1), (result.sizes_after, result.versions[-1])
+    assert all(sizes.sum() == table.files(version).sizes.sum() for sizes, version in ends)
     # What was appended was not touched, and is not compared. Each of 16 bins is one file now.
     assert result.fingerprint is not None
     assert result.fingerprint.num_rows == 16 * 3 * 30 - 4 - 30 * removes
