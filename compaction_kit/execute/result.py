@@ -114,7 +114,7 @@ class CompactionResult(Record):
             conflicts=tuple(text for _, text in record.conflicts),
             verified=True if is_proved else None,
             fingerprint=record.fingerprint if is_proved else None,
-            proof_reason=record.proof_reason if is_proved else "",
+            proof_reason=record.proof_reason,
             refusals=refusals,
             as_planned=strategy.is_as_planned(plan, removed, sums["num_files_added"]),
             peak_bytes=record.peak_bytes,
