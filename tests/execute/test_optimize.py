@@ -81,6 +81,7 @@ def test_a_predicate_confines_its_batches_and_then_nothing_is_left(changed: Path
     nothing = again.run(strategy="optimize")
     assert (nothing.strategy, nothing.versions, nothing.num_files_removed) == ("none", (), 0)
     assert "nothing to do" in nothing.summary()
+    refused(nothing.measure_reads, errors.InvalidArgumentError, "committed nothing", query="id > 1")
     assert table.version == 6
 
 
