@@ -259,7 +259,7 @@ def _commit(plan: RestorePlan, spark: SparkSession) -> None:
             "numOfFilesAfterRestore": len(old.live),
             "tableSizeAfterRestore": pc.sum(old.live["size_bytes"]).as_py() or 0,
         }
-        # Without a checkpoint's structs: Delta alone can write these as text, where it has no other stats.
+        # Without the stats that a checkpoint has as structs: Delta alone can write these as text.
         kept = *_REPEATED, "modificationTime", "clusteringProvider"
         actions = [{"add": {name: add.get(name) for name in kept} | {"dataChange": True}} for add in adds]
         actions += [{"remove": removed | {name: add.get(name) for name in _REPEATED}} for add in gone]

@@ -49,8 +49,10 @@ class Comparison(Record):
 
     def facts(self) -> dict[str, str]:
         """How many files of each layout a narrow range touches."""
-        rows = self._rows()
-        return {row[0]: f"{row[-1]} of {row[1]} file{'s' * (row[1] != '1')}" for row in rows}
+        return {
+            layout: f"{touched} of {files} file{'s' * (files != '1')}"
+            for layout, files, _, _, touched in self._rows()
+        }
 
     def parts(self) -> Sequence[object]:
         """The layouts as a table, and drawn."""
@@ -100,9 +102,12 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {by}", order_by(name))]
     plans = {layout: BinPlan.of(plan.planner, plan.thresholds, order=order) for layout, order in orders}
     plans |= {} if plan.budget is None else {"this plan": plan}
-    layouts = {"now": Packing(*np.empty((3, 0), np.int64))}
+    nothing = np.array([], np.int64)
+    layouts = {"now": Packing(nothing, nothing, nothing)}
     layouts |= {layout: planned.packing for layout, planned in plans.items()}
-    rows = [{"layout": key} | _measured(bounds, source.sizes, one) for key, one in layouts.items()]
+    rows = [
+        {"layout": layout, **_measured(bounds, source.sizes, packing)} for layout, packing in layouts.items()
+    ]
     return Comparison(name, pa.Table.from_pylist(rows))
 
 
