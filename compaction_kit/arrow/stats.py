@@ -8,7 +8,6 @@ import contextlib
 import json
 import math
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compaction_kit.files import Files
+from compaction_kit.log.lines import json_text
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.storage import Store
 
@@ -30,9 +30,6 @@ Leaf = tuple[tuple[str, ...], Any]
 Bounds = tuple[int, Any, Any]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# Stands for a number while JSON is written; no text in stats can hold it by chance.
-_MARK = f"number {uuid.uuid4()} "
-_MARKED = re.compile(f'"{_MARK}([^"]*)"')
 # Delta keeps the first characters of texts; what it puts behind them in a maximum is greater than any other.
 _PREFIX, _GREATEST = 32, "\U0010ffff"
 # Made once: json.loads makes one for each text.
@@ -63,7 +60,7 @@ class MergedStats(NamedTuple):
             _put(found, "nullCount", path, null_count)
             _put(found, "minValues", path, _written(kind, low, is_max=False))
             _put(found, "maxValues", path, _written(kind, high, is_max=True))
-        return _json(found) if lacking else text
+        return json_text(found) if lacking else text
 
 
 def data_leaves(metadata: Metadata) -> list[Leaf]:
@@ -109,7 +106,7 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf], fills: bool
             # Left out if one lacks, or it isn't sure how they compare.
             with contextlib.suppress(ValueError, TypeError, ArithmeticError):
                 _put(merged, name, path, pick(bounds, key=partial(_sort_key, kind)))
-    return MergedStats(sum(counts) if is_tight else None, _json(merged), indexed)
+    return MergedStats(sum(counts) if is_tight else None, json_text(merged), indexed)
 
 
 def read_bounds(store: Store, place: str) -> dict[str, Bounds]:
@@ -174,11 +171,6 @@ def _parsed(text: str | None) -> dict[str, Any] | None:
     except (ValueError, ArithmeticError, RecursionError):
         return None
     return stats if isinstance(stats, dict) and isinstance(stats.get("numRecords"), int) else None
-
-
-def _json(stats: Mapping[str, Any]) -> str:
-    # JSON has no decimals: they are written as text, with all their digits, and the quotes taken away.
-    return _MARKED.sub(r"\1", json.dumps(stats, default=lambda number: f"{_MARK}{number}"))
 
 
 def _written(kind: Any, value: Any, is_max: bool) -> Any:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import CorruptLogError, show_value
 from compaction_kit.log.actions import column, count_records, is_kind
-from compaction_kit.log.lines import commit_info, reading
+from compaction_kit.log.lines import commit_info, json_text, reading
 from compaction_kit.log.listing import LogFile
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.sources import JsonSource
@@ -113,8 +113,8 @@ def action_table(actions: Iterable[Mapping[str, Any]]) -> pa.Table:
             "size_bytes": fields.get("size", fields.get("sizeInBytes")),
             "data_change": fields.get("dataChange"),
             "partition_values": values if isinstance(values, dict) else None,
-            "stats": json.dumps(parsed, default=str) if stats is None and parsed is not None else stats,
-            "fields": json.dumps({name: value}, default=str),
+            "stats": json_text(parsed) if stats is None and parsed is not None else stats,
+            "fields": json_text({name: value}),
         }
         rows.append(row)
     texts = pa.schema([field for field in ACTION_COLUMNS if field.name != "num_records"])

@@ -2,9 +2,12 @@
 
 import codecs
 import json
+import re
+import uuid
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,9 @@ OTHERS: dict[str, dict[str, pa.DataType]] = {
 }
 _REQUIRED = {"protocol": _VERSIONS, "sidecar": ("path", "sizeInBytes")}
 Action = dict[str, Any]
+# Stands for a number while JSON is written; no text can hold it by chance.
+_MARK = f"number {uuid.uuid4()} "
+_MARKED = re.compile(f'"{_MARK}([^"]*)"')
 
 
 @contextmanager
@@ -74,6 +80,13 @@ def commit_actions(store: Store, file: LogFile) -> list[Action]:
         if len(actions) != len(lines) or not all(isinstance(action, dict) for action in actions):
             raise ValueError("a line is not a JSON object")
     return [{name: fields for name, fields in action.items() if fields is not None} for action in actions]
+
+
+def json_text(value: Any) -> str:
+    """Return JSON with all digits of decimals; other values without a type in JSON are texts."""
+    # Decimals are written as marked texts, and the quotes taken away.
+    text = json.dumps(value, default=lambda one: f"{_MARK * isinstance(one, Decimal)}{one}")
+    return _MARKED.sub(r"\1", text)
 
 
 def commit_info(actions: Iterable[Action]) -> Action:

@@ -33,6 +33,7 @@ from compaction_kit.log.lines import (
     Action,
     checked,
     commit_actions,
+    json_text,
     others_in,
     parse_lines,
     read_log_file,
@@ -208,7 +209,7 @@ class ParquetSource:
         structs = pc.struct_field(one_array(parsed["add"]), [0])
         rows = pc.and_(texts.is_null(), structs.is_valid())
         found = structs.filter(rows).cast(_with_times_as_text(structs.type)).to_pylist()
-        written = [json.dumps(_without_nulls(one), default=str) for one in found]
+        written = [json_text(_without_nulls(one)) for one in found]
         return pc.replace_with_mask(texts, rows, pa.array(written, pa.string()))
 
     def actions(self) -> Iterator[Action]:

@@ -1,5 +1,6 @@
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -127,14 +128,20 @@ def test_a_checkpoint_may_lack_every_optional_field(tmp_path: Path) -> None:
     assert files.to_arrow()["num_records"].null_count == files.overlap("id").num_unknown == 2
 
 
-def test_parsed_stats_may_have_any_time(tmp_path: Path) -> None:
-    schema, adds = handmade.metadata({"d": "date", "t": "timestamp"}), [handmade.add("a")]
+def test_parsed_stats_may_have_any_time_and_decimals(tmp_path: Path) -> None:
+    columns = {"d": "date", "t": "timestamp", "n": "decimal(9,2)"}
+    schema, adds = handmade.metadata(columns), [handmade.add("a")]
     table = handmade.write_log(tmp_path, [schema, *adds])
     (file,) = checkpoints.write_classic(table, 0, checkpoints.replay([[*FIRST[0], schema], adds]), "parsed")
     moment = datetime(9999, 12, 31, 1, 2, 3, tzinfo=UTC)
     low, high = (
         pa.StructArray.from_arrays(
-            [pa.array([days] * 3, pa.date32()), pa.array([time] * 3, pa.timestamp("us", "UTC"))], ["d", "t"]
+            [
+                pa.array([days] * 3, pa.date32()),
+                pa.array([time] * 3, pa.timestamp("us", "UTC")),
+                pa.array([Decimal("1.50")] * 3),
+            ],
+            list(columns),
         )
         for days, time in ((0, datetime(1, 1, 2, tzinfo=UTC)), (4_000_000, moment))
     )
@@ -145,6 +152,7 @@ def test_parsed_stats_may_have_any_time(tmp_path: Path) -> None:
     handmade.commit_path(table, 0).unlink()
     (text,) = TransactionLog(table).snapshot().stats.to_pylist()
     stats = json.loads(text)
+    assert text.count('"n": 1.50}') == 2
     assert (stats["minValues"]["d"], stats["maxValues"]["d"]) == ("1970-01-01", "12921-08-18")
     times = [datetime.fromisoformat(stats[name]["t"]).replace(tzinfo=UTC) for name in stats if name[0] == "m"]
     assert times == [datetime(1, 1, 2, tzinfo=UTC), moment]
