@@ -88,7 +88,7 @@ class Survey(TableRows):
         most = int(np.argmax(cumulated >= _MOST_OF_IT * total)) + 1
         fewer = f"{read} {format_count(total, 'fewer file')}"
         share = _percent(int(cumulated[most - 1]), total)
-        return fewer if most == len(counts) else f"{fewer}, {share} of them in {most:,}"
+        return fewer if most == len(counts) else f"{fewer}, {share} of them in {format_count(most, 'table')}"
 
     def summary(self) -> str:
         """Return the finding in a sentence, then a line per table."""

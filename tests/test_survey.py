@@ -103,7 +103,7 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     for name, (num_files, words) in failed.items():
         assert rows[name]["num_files"] == num_files
         assert re.fullmatch(rf".*{re.escape(words)}.*\.", rows[name]["error"])
-    finding = "After compaction, a full read of 4 tables would open 11 fewer files, 82 % of them in 2"
+    finding = "After compaction, a full read of 4 tables would open 11 fewer files, 82 % of them in 2 tables"
     assert repr(found) == f"Survey({finding})"
     lines = [" ".join(line.split()) for line in found.summary().splitlines()]
     assert lines[:2] == [f"{finding}.", f"{lake}/many 8 → 1 file 0 % small"]
