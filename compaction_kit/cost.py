@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compaction_kit.arrow.job import FILE_COST
-from compaction_kit.arrow.refusals import refuse_table, tracking_columns
+from compaction_kit.arrow.refusals import refuse_table
 from compaction_kit.arrow.worker import COPIED_SHARE, WHOLE_BYTES
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import DAMAGE, CompactionKitError
@@ -157,7 +157,7 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
     columns, spark = len(source.data_columns), handle.session
     bins = np.bincount(bin_ids, sizes + FILE_COST, plan.num_bins)
     # As `worker.rewrite` decides, as far as the log shows it.
-    may_copy = strategy == "arrow" and is_local and not tracking_columns(source.snapshot.metadata)
+    may_copy = strategy == "arrow" and is_local and not source.snapshot.metadata.tracks_rows
     large = np.where(may_copy & (sizes >= WHOLE_BYTES), sizes, 0)
     both, copied = (np.bincount(bin_ids, one, plan.num_bins) for one in (sizes, large))
     kept = _kept()

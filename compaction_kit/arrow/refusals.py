@@ -18,7 +18,7 @@ from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
 from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
-from compaction_kit.log.protocol import DECIMAL, Metadata
+from compaction_kit.log.protocol import DECIMAL, ROW_COLUMNS, Metadata
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.plan import BinPlan
 from compaction_kit.storage import Store
@@ -48,7 +48,6 @@ _SIMPLE = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_MATERIALIZED = ("materializedRowIdColumnName", "materializedRowCommitVersionColumnName")
 # Of what is LEGACY or EXCEPTION, and not CORRECTED (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _REBASE_MODES = ("datetimeRebaseModeInRead", "int96RebaseModeInRead")
 # Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
@@ -230,10 +229,7 @@ def tracking_columns(metadata: Metadata) -> list[str]:
     Rows without values there have baseRowId and their number in the file, and defaultRowCommitVersion
     (protocol, "Row Tracking"; RowTracking.preserveRowTrackingColumns).
     """
-    configuration = metadata.configuration
-    if configuration.get("delta.enableRowTracking", "").lower() != "true":
-        return []
-    return [configuration[f"delta.rowTracking.{name}"] for name in _MATERIALIZED]
+    return [metadata.configuration[name] for name in ROW_COLUMNS] if metadata.tracks_rows else []
 
 
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:

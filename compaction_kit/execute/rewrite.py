@@ -51,7 +51,7 @@ class Rewrite(Strategy):
             return "it orders no rows"
         if metadata.configuration.get("delta.appendOnly", "").lower() == "true":
             return "the table is append-only (delta.appendOnly), which stops overwrites and not OPTIMIZE"
-        if metadata.configuration.get("delta.enableRowTracking", "").lower() == "true":
+        if metadata.tracks_rows:
             return "the table has row tracking and the ids of its rows would change"
         columns = [(field["name"], field.get("metadata") or {}) for field in metadata.schema["fields"]]
         generated = [name for name, has in columns if has.get("delta.identity.allowExplicitInsert") is False]

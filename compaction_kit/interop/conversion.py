@@ -292,7 +292,7 @@ def plan_to_parquet(table: Table | str | Path) -> ParquetPlan:
         raise errors.InvalidArgumentError(f"{aside} has a log already: move it elsewhere.")
     files = pa.table({"path": paths, "size_bytes": table.files().sizes}).sort_by("path")
     schema = StructType.fromJson(dict(snapshot.metadata.schema))
-    is_tracked = snapshot.metadata.configuration.get("delta.enableRowTracking", "").lower() == "true"
+    is_tracked = snapshot.metadata.tracks_rows
     return ParquetPlan(table, snapshot.version, files, _dead_files(table), aside, schema, is_tracked)
 
 

@@ -17,6 +17,8 @@ READER_FEATURES = frozenset(
 # Features that begin so: the newest commits may be in `_delta_log/_staged_commits`, or `_commits`.
 _MANAGED = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 _WHOLE = ("byte", "short", "integer", "long")
+# The properties that name the columns for row ids and row commit versions (protocol, "Row Tracking").
+ROW_COLUMNS = [f"delta.rowTracking.materializedRow{name}ColumnName" for name in ("Id", "CommitVersion")]
 DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
@@ -73,6 +75,11 @@ class Metadata:
     def is_mapped_by_id(self) -> bool:
         """Whether data files' columns are found by field ids, not by names."""
         return self.configuration.get("delta.columnMapping.mode") == "id"
+
+    @property
+    def tracks_rows(self) -> bool:
+        """Whether row tracking is on (protocol, "Row Tracking")."""
+        return self.configuration.get("delta.enableRowTracking", "").lower() == "true"
 
     @property
     def physical_names(self) -> dict[str, str]:

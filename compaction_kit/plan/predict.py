@@ -12,14 +12,11 @@ import pyarrow.parquet as pq
 from compaction_kit.errors import StorageError, UnsupportedTableError, first_line
 from compaction_kit.files import Files
 from compaction_kit.log.paths import is_remote, places
-from compaction_kit.log.protocol import Metadata
+from compaction_kit.log.protocol import ROW_COLUMNS, Metadata
 from compaction_kit.plan.partitions import partition_groups
 from compaction_kit.storage import Store
 from compaction_kit.text import MIB, format_count, format_size
 
-# Files have these columns although the schema hasn't (MaterializedRowId, MaterializedRowCommitVersion).
-_ROW_TRACKING = [f"delta.rowTracking.materializedRow{name}ColumnName" for name in ("Id", "CommitVersion")]
-_IS_TRACKED, _HAS_FEED = "delta.enableRowTracking", "delta.enableChangeDataFeed"
 _FEWEST_FILES = 3
 _MOST_FILES = 64
 _MOST_BYTES = 32 * MIB
@@ -153,8 +150,8 @@ def dropped_columns(store: Store, files: Files) -> np.ndarray:
         StorageError: A footer can't be read.
     """
     metadata, features = files.snapshot.metadata, files.snapshot.protocol.writer_features
-    has_feed = "changeDataFeed" in features or _HAS_FEED in metadata.configuration
-    is_off = metadata.configuration.get(_IS_TRACKED, "true").lower() != "true"
+    has_feed = "changeDataFeed" in features or "delta.enableChangeDataFeed" in metadata.configuration
+    is_off = "delta.enableRowTracking" in metadata.configuration and not metadata.tracks_rows
     if not (metadata.may_have_dropped_columns or has_feed or is_off):
         return np.full(files.num_files, -1)
     paths = places(files.paths(np.arange(files.num_files)), store)
@@ -193,8 +190,9 @@ def _dropped_leaves(kind: pa.DataType, known: Any, metadata: Metadata) -> list[b
         children = [(kind.field(i).type, known) for i in range(kind.num_fields)]
     elif known["type"] == "struct":
         fields = {metadata.physical_name(field).lower(): field["type"] for field in known["fields"]}
-        if metadata.configuration.get(_IS_TRACKED, "").lower() == "true":
-            names = filter(None, map(metadata.configuration.get, _ROW_TRACKING))
+        if metadata.tracks_rows:
+            # Files have these columns although the schema hasn't.
+            names = filter(None, map(metadata.configuration.get, ROW_COLUMNS))
             fields |= dict.fromkeys(map(str.lower, names), "long")
         children = [(child.type, fields.get(child.name.lower())) for child in kind]
     elif known["type"] == "map":
