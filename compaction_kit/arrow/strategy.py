@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -81,7 +82,14 @@ class _Inputs:
     num_vectors: int
 
 
-_Done = tuple[_Inputs, RewriteOutput]
+class _Done(NamedTuple):
+    """A bin's inputs, its output, and the output's stats as JSON."""
+
+    inputs: _Inputs
+    output: RewriteOutput
+    stats: str
+
+
 _Pending = dict[int, RewriteOutput]
 
 
@@ -108,7 +116,9 @@ class _ArrowRun:
                     if output.refusal is not None:
                         self.refusals[output.number] = output.refusal
                 kept = [bin_ for bin_ in self._left(bins) if pending[bin_.number].path]
-                done = {bin_.number: (inputs[bin_.number], pending[bin_.number]) for bin_ in kept}
+                pairs = [(inputs[bin_.number], pending[bin_.number]) for bin_ in kept]
+                finished = run.store.at_once(partial(_finished, run.store), pairs)
+                done = {one.output.number: one for one in finished}
                 bins = self._commit(transaction, kept, done, pending)
 
     def _left(self, bins: Iterable[Bin]) -> list[Bin]:
@@ -159,7 +169,7 @@ class _ArrowRun:
             if gone and proof is not None:
                 proof = self._without(proof, gone)
             kept = [done[bin_.number] for bin_ in bins]
-            named = {output.number: output for _, output in kept if output.num_rows}
+            named = {one.output.number: one.output for one in kept if one.output.num_rows}
             if not named:
                 break
             actions = _file_actions(run.store, kept)
@@ -263,17 +273,16 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
     return found
 
 
-def _stats(store: Store, done: _Done) -> str:
-    inputs, output = done
+def _finished(store: Store, pair: tuple[_Inputs, RewriteOutput]) -> _Done:
+    inputs, output = pair
     read = partial(read_bounds, store, output.path.removeprefix(f"{store.root}/"))
-    return inputs.stats.of(output.num_rows, read) if output.num_rows else ""
+    return _Done(inputs, output, inputs.stats.of(output.num_rows, read) if output.num_rows else "")
 
 
-def _file_actions(store: Store, done: Sequence[_Done]) -> list[str]:
+def _file_actions(store: Store, done: Iterable[_Done]) -> list[str]:
     """Return the add of each bin's output, if that has rows, and the removes of its inputs, in JSON."""
     actions: list[str] = []
-    found = store.at_once(partial(_stats, store), done)
-    for (inputs, output), stats in zip(done, found, strict=True):
+    for inputs, output, stats in done:
         if output.num_rows:
             add = {
                 "path": log_path(output.path.removeprefix(f"{store.root}/")),
@@ -290,8 +299,8 @@ def _file_actions(store: Store, done: Sequence[_Done]) -> list[str]:
 
 def _metrics(done: Sequence[_Done]) -> dict[str, int]:
     """Return OPTIMIZE's metrics for the history (OptimizeExecutor, createMetrics)."""
-    added = sorted(output.size_bytes for _, output in done if output.num_rows)
-    removed = [size_bytes for inputs, _ in done for size_bytes in inputs.sizes]
+    added = sorted(one.output.size_bytes for one in done if one.output.num_rows)
+    removed = [size_bytes for one in done for size_bytes in one.inputs.sizes]
     count = len(added)
     return {
         "numAddedFiles": count,
@@ -303,5 +312,5 @@ def _metrics(done: Sequence[_Done]) -> dict[str, int]:
         "p50FileSize": added[count // 2],
         "p75FileSize": added[count * 3 // 4],
         "maxFileSize": added[-1],
-        "numDeletionVectorsRemoved": sum(inputs.num_vectors for inputs, _ in done),
+        "numDeletionVectorsRemoved": sum(one.inputs.num_vectors for one in done),
     }
