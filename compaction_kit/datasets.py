@@ -105,7 +105,7 @@ def shaped_table(
         schema = schema.append(pa.field("part", pa.string()))
     names = [f"part=p{k:04d}/" * bool(partitions) + f"part-{i:06d}.parquet" for i, k in enumerate(order)]
     of_commits = np.array_split(np.arange(len(names)), min(commits, len(names)))
-    new_files = ({names[i]: _shaped_rows(i * rows, rows, rng) for i in some} for some in of_commits)
+    new_files = ({names[i]: _shaped_rows(i * rows, rows, rng) for i in some.tolist()} for some in of_commits)
     return _ingest(path, schema, ["part"] if partitions else [], new_files)
 
 
