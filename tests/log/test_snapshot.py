@@ -85,7 +85,7 @@ COUNTS: dict[str | None, int | None] = {
     f'{{"numRecords":{2**63 - 1}}}': 2**63 - 1,
     **dict.fromkeys([None, "", "{", "[1]", "{}", '{"numRecords":null}', '{"numRecords":"5"}']),
     **dict.fromkeys(f'{{"numRecords":{number}}}' for number in ("true", "5.0", -1, 2**63, "9" * 5_000)),
-    '{"x":' + "[" * 3_000 + "]" * 3_000 + ',"numRecords":5}': None,
+    '{"x":' + "[" * 100_000 + "]" * 100_000 + ',"numRecords":5}': None,
 }
 
 
