@@ -33,5 +33,8 @@ def _has_ended(session: SparkSession) -> bool:
     # Over Spark Connect it has no context.
     if (context := getattr(session, "_sc", None)) is None:
         return session.is_stopped  # type: ignore[attr-defined]
-    java = getattr(context._gateway, "proc", None)
-    return context._jsc is None or (java is not None and java.poll() is not None)
+    jvm = getattr(context._gateway, "proc", None)
+    with contextlib.suppress(OSError):
+        # A Java that another program has started is asked, which takes longer.
+        return context._jsc is None or bool(jvm.poll() is not None if jvm else context._jsc.sc().isStopped())
+    return True

@@ -18,7 +18,8 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DataType, StructType, _parse_datatype_string
 
 from compaction_kit.errors import SessionError
 
@@ -142,8 +143,6 @@ def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Make a DataFrame of an Arrow table; since Spark 4.0 without a job to read it."""
     if _release(spark.version) >= (4, 0):
         return spark.createDataFrame(table)
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
     return spark.createDataFrame(rows, from_arrow_schema(table.schema))
 
@@ -159,8 +158,6 @@ def parse_ddl(columns: str) -> DataType:
     """Parse columns such as "origin STRING, day DATE", or a type; its method is public since Spark 4.0."""
     if hasattr(StructType, "fromDDL"):
         return StructType.fromDDL(columns)
-    from pyspark.sql.types import _parse_datatype_string
-
     return _parse_datatype_string(columns)
 
 

@@ -83,9 +83,8 @@ def look_through(
     def look(folder: str) -> int:
         entries, prefix = listed.entries(folder), f"{folder}/" if folder else ""
         for name, is_file, is_folder, size_bytes, modified_ns, _ in entries:
-            if (name.startswith((".", "_")) and not name.startswith(shown)) or (
-                hides_iceberg_metadata and name == "metadata"
-            ):
+            is_hidden = name.startswith((".", "_")) and not name.startswith(shown)
+            if is_hidden or (hides_iceberg_metadata and name == "metadata"):
                 continue
             if is_file:
                 paths.append(prefix + name)

@@ -16,7 +16,7 @@ from compaction_kit.compat import enforces_retention
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.listing import LOG_FOLDER, look_at_log
 from compaction_kit.log.protocol import check_not_managed
-from compaction_kit.session import get_spark
+from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import identifiers, name_parts, plain_path
 from compaction_kit.storage import S3_SCHEMES, Store, open_store
 from compaction_kit.times import now, to_instant
@@ -126,6 +126,7 @@ def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
     return handle
 
 
+@quiet_errors()
 def _resolve(name: str, spark: SparkSession | None) -> Store:
     store = open_store(name)
     parts = name_parts(name)

@@ -91,6 +91,7 @@ def _distinct(values: pa.Table) -> tuple[pa.Table, np.ndarray]:
     return values.take(pa.array(np.unique(codes, return_index=True)[1])), codes
 
 
+@quiet_errors()
 def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, where: str) -> list[int]:
     types, columns = metadata.column_types, metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
@@ -102,8 +103,7 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
             f"use only {', '.join(columns)}."
         )
     try:
-        with quiet_errors():
-            rows = frame.select(*typed, _ROW).where(where).select(_ROW).collect()
+        return [row[_ROW] for row in frame.select(*typed, _ROW).where(where).select(_ROW).collect()]
     except PySparkException as error:
         line = first_line(error)
         reason = f"can't be {'parsed as SQL' if isinstance(error, ParseException) else 'used'}: {line}"
@@ -114,4 +114,3 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
                 "where out"
             )
         raise InvalidArgumentError(f"where={show_value(where)} {reason}.") from None
-    return [row[_ROW] for row in rows]

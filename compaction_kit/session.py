@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyspark
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
@@ -23,6 +24,9 @@ from compaction_kit.compat import check_pair, error_logger, java_releases, s3_pa
 from compaction_kit.errors import SessionError
 from compaction_kit.sql import uri
 
+# What a call raises when the session's Java has ended.
+DEAD = (Py4JNetworkError, ConnectionError)
+JAVA_ENDED = "Spark's Java has ended: restart the kernel"
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 # Threads of a notebook get the same session.
 _STARTING = threading.Lock()
@@ -94,12 +98,14 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
-    """Stop PySpark from logging the Java stack trace of errors that it raises."""
+    """Stop PySpark from logging the stack traces of Java; raise SessionError if the session's Java ends."""
     # A filter for each block: blocks of several threads end in any order.
     logger, refuse = error_logger("SQLQueryContextLogger"), lambda _: False
     logger.addFilter(refuse)
     try:
         yield
+    except DEAD:
+        raise SessionError(f"{JAVA_ENDED}.") from None
     finally:
         logger.removeFilter(refuse)
 
@@ -127,10 +133,8 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     try:
         from delta import configure_spark_with_delta_pip
     except ImportError:
-        raise SessionError(
-            "Delta's Python package is missing, so no session can be started: pip install delta-spark, "
-            "or start a session that has Delta's JARs."
-        ) from None
+        why = "Delta's Python package is missing: pip install delta-spark, or start a session with its JARs."
+        raise SessionError(why) from None
     check_pair()
     settings = _laptop_settings(scratch) | (_S3_SETTINGS if s3 else {}) | dict(config)
     packages, own_jars = ([*filter(None, settings.pop(name, "").split(","))] for name in (_PACKAGES, _JARS))
@@ -252,8 +256,7 @@ def _launching(java_home: Path, log: BinaryIO) -> Iterator[None]:
             os.dup2(copy, number)
             os.close(copy)
         del os.environ["JAVA_HOME"]
-        if before is not None:
-            os.environ["JAVA_HOME"] = before
+        os.environ.update({} if before is None else {"JAVA_HOME": before})
 
 
 def find_java_home(cache: Path) -> Path:
@@ -292,9 +295,8 @@ def find_java_home(cache: Path) -> Path:
 def _ask(java: str | Path) -> tuple[int | None, Path | None]:
     """Return the major version and home that a java reports; None if it doesn't run."""
     command = [java, "-XshowSettings:properties", "-version"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None, None
-    found = re.search(r"java\.home = (.+)(?s:.*)java\.specification\.version = (?:1\.)?(\d+)", done.stderr)
-    return (int(found[2]), Path(found[1].strip())) if found else (None, None)
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        text = subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
+        if found := re.search(r"java\.home = (.+)(?s:.*)java\.specification\.version = (?:1\.)?(\d+)", text):
+            return int(found[2]), Path(found[1].strip())
+    return None, None

@@ -104,8 +104,7 @@ def format_count(number: int, noun: str) -> str:
 
 def format_files(number: int, size_bytes: float, about: str = "") -> str:
     """Format files and their bytes: "1 file (2 MiB)", "3 files (about 6 MiB in total)"."""
-    total = " in total" if number != 1 else ""
-    return f"{format_count(number, 'file')} ({about}{format_size(size_bytes)}{total})"
+    return f"{format_count(number, 'file')} ({about}{format_size(size_bytes)}{' in total' * (number != 1)})"
 
 
 def format_partition(row: Mapping[str, Any]) -> str:
@@ -129,8 +128,7 @@ def format_seconds(seconds: float) -> str:
     if not seconds:
         return "0 s"
     if seconds < 0.0995:
-        milliseconds = seconds * 1000
-        return f"{milliseconds:.{0 if milliseconds >= 9.95 else 1}f} ms"
+        return f"{1000 * seconds:.{0 if seconds >= 0.00995 else 1}f} ms"
     if seconds < 9.95:
         return f"{seconds:.{1 if seconds >= 0.995 else 2}f} s"
     whole = round(seconds)
@@ -184,9 +182,8 @@ def element(name: str, /, *children: str, **attributes: str) -> Html:
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"' for key, value in attributes.items()
     )
-    if name in _EMPTY_ELEMENTS:
-        return Html(f"<{name}{given}>")
-    return Html(f"<{name}{given}>{joined(*children)}</{name}>")
+    end = "" if name in _EMPTY_ELEMENTS else f"{joined(*children)}</{name}>"
+    return Html(f"<{name}{given}>{end}")
 
 
 def joined(*children: str) -> Html:

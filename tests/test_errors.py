@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
@@ -83,7 +83,7 @@ def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> N
 
 def test_a_failed_run_says_what_to_do() -> None:
     said: list[tuple[Any, ...]] = [
-        ("Java has ended: restart the kernel; nothing", "[1] Connection refused", "Java side is empty"),
+        ("Java has ended: restart the kernel; nothing", ConnectionRefusedError(), Py4JNetworkError()),
         ("nothing was committed: Connection refused", "Connection refused\nin Java"),
         ("The disk of /t is full", "No space left on device", "Disk quota exceeded"),
         ("free memory and run the plan again; nothing", "Python worker exited unexpectedly"),

@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JNetworkError
+from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import get_spark, open_table
 from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
+from compaction_kit.errors import SessionError
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import cache_folder, quiet_errors
 from tests.ageing import age_file
@@ -66,7 +68,8 @@ for config in {}, nowhere, own, {"spark.driver.memory": "lots"}:
 """
 PLAIN = """
 import os
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JNetworkError
+from pyspark.sql import DataFrame, SparkSession
 from compaction_kit import open_table, survey
 from compaction_kit.errors import SessionError
 SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -80,7 +83,8 @@ except SessionError as error:
 """
 WITHOUT_JAVA = """
 import os, shutil
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JNetworkError
+from pyspark.sql import DataFrame, SparkSession
 from compaction_kit import get_spark, open_table
 from compaction_kit.errors import SessionError
 assert shutil.which("java") is None
@@ -110,10 +114,20 @@ table.spark.sparkContext.stop()
 assert active_spark() is None
 plan = table.plan_compaction()
 print(plan.run().verified, table.spark is get_spark())
-java = table.spark.sparkContext._gateway.proc
-java.kill()
-java.wait()
-print(open_table(os.environ["TABLE"]).versions().num_rows)
+gateway = table.spark.sparkContext._gateway
+java = gateway.proc
+if os.environ["OWN"] == "no":
+    # As of a Java that another program has started.
+    gateway.proc = None
+def kill(rows):
+    java.kill()
+    java.wait()
+    return rows
+try:
+    plan.predict_reads(kill)
+except SessionError as error:
+    print(error)
+print(open_table(os.environ["TABLE"]).versions().num_rows, table.plan_vacuum().num_files)
 for call in (lambda: table.files(where="part = 'p0000'"), table.plan_restore(1).run):
     try:
         call()
@@ -164,10 +178,21 @@ def test_who_asks_for_the_session_does_not_wait_for_one_that_starts() -> None:
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_a_session_that_was_stopped_or_died_is_replaced_or_missed_in_a_sentence(changed: Path) -> None:
-    run, versions, *refused = run_python("-c", ENDED, TABLE=str(changed)).stdout.splitlines()
-    assert (run, versions) == ("True True", "6")
-    assert ["its Java has ended" in line for line in refused] == [True, True]
+@pytest.mark.parametrize("own", ["yes", "no"])
+def test_a_session_that_was_stopped_or_died_is_replaced_or_missed_in_a_sentence(
+    changed: Path, own: str
+) -> None:
+    run, query, read, *refused = run_python("-c", ENDED, TABLE=str(changed), OWN=own).stdout.splitlines()
+    assert (run, read) == ("True True", "6 0")
+    assert ["Java has ended" in line for line in [query, *refused]] == [True] * 3
+
+
+def test_a_call_whose_java_ends_says_so_and_what_to_do(spark: SparkSession, shaped: Path) -> None:
+    def end(_: DataFrame) -> DataFrame:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(SessionError, match="Java has ended: restart the kernel"):
+        open_table(shaped, spark).plan_compaction().predict_reads(end)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from compaction_kit import errors
 from compaction_kit.execute.delta import is_conflict
+from compaction_kit.session import DEAD, JAVA_ENDED
 from compaction_kit.storage import Store
 
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
@@ -11,8 +12,7 @@ _SENTENCES = {
     ("No space left on device", "Disk quota exceeded"): (
         "The disk of {table} is full: free space and run the plan again; {outcome}."
     ),
-    # From py4j, and for a worker that the system has killed.
-    ("] Connection refused", "Java side is empty"): "Spark's Java has ended: restart the kernel; {outcome}.",
+    # For a worker that the system has killed.
     ("Python worker exited unexpectedly",): (
         "A Python worker died, as it does when memory runs out: free memory and run the plan again; "
         "{outcome}."
@@ -64,6 +64,8 @@ def translate(
     a conflict; see `commits.other_commits`.
     """
     text = str(error)
+    if isinstance(error, DEAD):
+        return errors.RunFailedError(f"{JAVA_ENDED}; {outcome}.")
     if isinstance(error, ContentDiffers):
         return errors.VerificationError(f"{text}; {outcome}: {error.advice}.")
     if is_conflict(error) or isinstance(error, TableChanged):

@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from typing import NamedTuple, TypeVar
 
-from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm, inheriting_thread
 from compaction_kit.execute.delta import job_span
+from compaction_kit.session import DEAD
 
 T = TypeVar("T")
 POLL_SECONDS = 0.1
-# Errors of a session that has died: nobody cancelled its work.
-DEAD = (Py4JNetworkError, ConnectionError)
 # How long to wait for tasks that were cancelled.
 _ENDING_SECONDS = 30
 # Otherwise Spark may pass over rows of files that it can't read.
@@ -128,6 +126,7 @@ def run_watched(
         with contextlib.suppress(Exception):
             while time.monotonic() < end and not group.cancel():
                 time.sleep(POLL_SECONDS / 2)
+        # Nobody has cancelled the work of a session that has died.
         if isinstance(stopped, DEAD):
             raise failure
     if stopped is not None and not (is_final and failure is None):

@@ -118,6 +118,7 @@ class RestorePlan(Plan):
             ]
         return "\n".join(filter(None, [*lines, self._obstacle()]))
 
+    @quiet_errors()
     def run(self, progress: Callable[[], object] | None = None) -> RestoreResult:
         """Restore the version by Delta's RESTORE.
 
@@ -138,8 +139,7 @@ class RestorePlan(Plan):
             run_cancellable(spark, lambda: _commit(self, spark), progress or (lambda: None))
 
         try:
-            with quiet_errors():
-                done = restored(handle, "restore", tag, {}, commit)
+            done = restored(handle, "restore", tag, {}, commit)
         except (PySparkException, Py4JError, ConnectionError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):

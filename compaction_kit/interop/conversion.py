@@ -325,6 +325,7 @@ class ConversionResult(Record):
         return facts | ({"log and dead files": str(self.set_aside)} if self.set_aside else {})
 
 
+@quiet_errors()
 def _compare(
     spark: SparkSession,
     folder: Path,
@@ -333,7 +334,7 @@ def _compare(
 ) -> Fingerprint:
     """Run work that returns the rows' fingerprints before and after; call `undo` before raising any error."""
     try:
-        with quiet_errors(), session_confs(spark, WHOLE_FILES):
+        with session_confs(spark, WHOLE_FILES):
             before, after = run_cancellable(spark, work, lambda: None, is_final=False)
     except BaseException as error:
         outcome = undo()

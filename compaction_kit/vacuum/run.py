@@ -82,21 +82,20 @@ def reporting(
     sample = np.linspace(0, number - 1, min(number, _MOST_LOOKED_AT)).astype(int)
     places = files["path"].take(sample).to_pylist()
     with contextlib.ExitStack() as stack:
-        report = progress or None
-        if progress is True:
-            report = stack.enter_context(contextlib.closing(ProgressBar()))
+        bar = stack.enter_context(contextlib.closing(ProgressBar())) if progress is True else progress
 
         def look() -> None:
-            if callable(report):
+            if callable(bar):
                 gone = still_there(store, places).count(False)
                 share = gone / len(places) if places else 1.0
                 step = f"Deleted {round(share * number):,} of {format_count(number, 'file')}"
                 step = step if gone else "Delta checks the files"
-                report(Progress(step, share, 0, 0, time.monotonic() - start))
+                bar(Progress(step, share, 0, 0, time.monotonic() - start))
 
         yield look
 
 
+@quiet_errors()
 def delete(
     handle: Handle, files: pa.Table, directories: Sequence[str], retain: str, look: Callable[[], None]
 ) -> None:
@@ -123,7 +122,7 @@ def delete(
 
     try:
         # USING INVENTORY can't be combined with LITE, which is a setting too.
-        with quiet_errors(), session_confs(spark, {_LITE: "false"}):
+        with session_confs(spark, {_LITE: "false"}):
             spark.createDataFrame(pd.DataFrame(inventory), _INVENTORY).createOrReplaceTempView(view)
             try:
                 run_cancellable(spark, lambda: spark.sql(statement).collect(), look)

@@ -15,7 +15,7 @@ from traitlets import Any as AnyTrait
 from traitlets.log import get_logger
 
 from compaction_kit.errors import CompactionKitError, RunCancelled, first_line
-from compaction_kit.execute.jobs import DEAD
+from compaction_kit.session import DEAD, JAVA_ENDED
 
 # The argument with which the sentence of an error begins: the page's field has its name.
 _ARGUMENT = re.compile(r"^([A-Za-z_ ]+)=")
@@ -50,7 +50,7 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, CompactionKitError):
         return _ARGUMENT.sub(lambda match: f"{match[1].replace('_', ' ').capitalize()}: ", str(error))
     if isinstance(error, DEAD):
-        return "Spark's Java has ended: restart the kernel."
+        return f"{JAVA_ENDED}."
     return f"Unexpected {type(error).__name__}: {first_line(error)}"
 
 
