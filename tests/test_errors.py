@@ -73,9 +73,15 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
             "org.apache.spark.SparkException: EOFException occurred while reading the port number\n",
             "FileNotFoundError: [Errno 2] No such file or directory: 'numbers.csv'",
         ),
+        (
+            '[CANNOT_MERGE_SCHEMAS] Failed merging schemas:\nInitial schema:\n"struct<a:int>"\n'
+            'Schema that cannot be merged:\n"struct<a:string>". SQLSTATE: 42KD9\n\tat a.b(C.java)',
+            '[CANNOT_MERGE_SCHEMAS] Failed merging schemas: Initial schema: "struct<a:int>" '
+            'Schema that cannot be merged: "struct<a:string>"',
+        ),
         ("", "RuntimeError"),
     ],
-    ids=["Spark's", "Python's", "Java's", "a worker's start", "none"],
+    ids=["Spark's", "Python's", "Java's", "a worker's start", "in the next lines", "none"],
 )
 def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> None:
     assert errors.reason_of(RuntimeError(message)) == reason

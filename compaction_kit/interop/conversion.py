@@ -140,12 +140,7 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
         with quiet_errors(), session_confs(spark, WHOLE_FILES):
             schema = spark.read.option("mergeSchema", "true").parquet(pattern(uri(folder))).schema
     except SPARK_ERRORS as error:
-        reason = errors.reason_of(error)
-        if reason.endswith(":"):
-            # The columns or the types are in the next lines.
-            more = re.split(r"SQLSTATE|\n\tat ", str(error).partition(reason)[2])[0]
-            reason = f"{reason} {' '.join(more.split())}"[:500].rstrip(".")
-        why = f"Spark can't read {path} as Parquet: {reason}; rewrite the files."
+        why = f"Spark can't read {path} as Parquet: {errors.reason_of(error)}; rewrite the files."
         raise errors.UnsupportedTableError(why) from None
     # Each %XX is one character, never a byte of UTF-8 (ExternalCatalogUtils.unescapePathName).
     parts = (part.partition("=")[0] for part in files["path"][0].as_py().split("/")[:-1])
