@@ -18,7 +18,7 @@ from compaction_kit.history.readable import (
     latest_by_path,
     read_files_by_version,
 )
-from compaction_kit.log.listing import Kind, complete_checkpoints, list_log
+from compaction_kit.log.listing import Kind, complete_checkpoints
 from compaction_kit.retention import GUARD, LOG_PROPERTY, parse_retention
 from compaction_kit.times import millis, session_zone, show_time
 
@@ -118,7 +118,7 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
         there is none: the file stays until Delta writes one); goes (bool, whether all files before that
         checkpoint have expired by `at`).
     """
-    listed, metadata = list_log(handle.store), handle.log.snapshot().metadata
+    listed, metadata = (log := handle.log.listed()).list_files(), log.snapshot().metadata
     files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
     versions = np.array([file.version for file in files], np.int64)
     modified = np.array([file.modification_time for file in files], np.int64)

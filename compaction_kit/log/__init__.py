@@ -50,14 +50,14 @@ class TransactionLog:
     def __init__(self, table: Store | Path):
         """`table` is the table's folder or store."""
         self._store = store = open_store(table) if isinstance(table, Path) else table
-        self._list: Callable[[], list[LogFile]] = partial(list_log, store)
+        self.list_files: Callable[[], list[LogFile]] = partial(list_log, store)
         self._read_commits = lru_cache(1)(lambda files: commit_table(commit_sources(store, files)))
         self._read_lifetimes = lru_cache(1)(lambda files: file_lifetimes(store, files))
 
     def listed(self) -> "TransactionLog":
         """Return this log with the files that it has now: listed once, without what others commit later."""
-        one, files = copy(self), self._list()
-        one._list = lambda: files
+        one, files = copy(self), self.list_files()
+        one.list_files = lambda: files
         return one
 
     def listing(self) -> pa.Table:
@@ -67,7 +67,7 @@ class TransactionLog:
             name and kind (string; "commit", "checkpoint" and so on), version and size_bytes (int64),
             modification_time (timestamp), needed (bool; whether readers of the latest version read the file).
         """
-        segment = find_segment(files := self._list())
+        segment = find_segment(files := self.list_files())
         sources = checkpoint_sources(self._store, segment.checkpoint)
         needed = {file.name for file in segment.commits}.union(*(source.names for source in sources))
         return pa.table(
@@ -101,7 +101,8 @@ class TransactionLog:
 
     def commit_times(self) -> pa.Array:
         """Return when each of `commits()` was committed, as for Delta's time travel (timestamp, UTC)."""
-        return pa.array(commit_times(self._store, self._commit_files(), self.snapshot().metadata), STAMP)
+        log, store = self.listed(), self._store
+        return pa.array(commit_times(store, log._commit_files(), log.snapshot().metadata), STAMP)
 
     def actions(self, version: int, checkpoint: bool = False) -> pa.Table:
         """Return one row per action of a version's commit, or checkpoint, in the order of the file.
@@ -119,7 +120,7 @@ class TransactionLog:
             >>> actions.select(["action", "path", "num_records"]).to_pylist()[1]
             {'action': 'add', 'path': 'origin=EWR/flights-2013-01-12.parquet', 'num_records': 234}
         """
-        files, version = self._list(), parse_count(version, "version", 0)
+        files, version = self.list_files(), parse_count(version, "version", 0)
         if checkpoint:
             checkpoints = complete_checkpoints(files)
             if version not in checkpoints:
@@ -149,7 +150,7 @@ class TransactionLog:
             InvalidArgumentError: The value is not a time, or no version existed at that time.
         """
         moment = to_instant(timestamp, "timestamp")
-        files = self._list()
+        files = (log := self.listed()).list_files()
         earliest = version_ranges(files)[0].start
         commits = {v: file for v, file in commits_by_version(files).items() if v >= earliest}
         if not commits:
@@ -157,7 +158,7 @@ class TransactionLog:
                 f'timestamp="{timestamp}" can\'t be used: the log holds no commit; choose version={earliest}.'
             )
         versions = list(commits)
-        metadata = self.snapshot().metadata
+        metadata = log.snapshot().metadata
         times, since = commit_times(self._store, [*commits.values()], metadata), in_commit_since(metadata)
         # Delta searches the times of files only before the first in-commit timestamp.
         stamped = sum(since is None or version < since for version in versions)
@@ -198,11 +199,11 @@ class TransactionLog:
             Its version and its time (UTC, as in DESCRIBE HISTORY); None if these commits have no such
             operation, or a RESTORE among them names a time instead of a version.
         """
-        commits = self._commit_files()
+        commits = (log := self.listed())._commit_files()
         position = last_operation(self._store, commits, operation, most)
         if position is None:
             return None
-        version, known = commits[position].version or 0, metadata or self.snapshot().metadata
+        version, known = commits[position].version or 0, metadata or log.snapshot().metadata
         since = in_commit_since(known)
         # Only times of files depend on the commits before.
         first = 0 if since is None or version < since else position
@@ -211,7 +212,7 @@ class TransactionLog:
 
     def segment(self, version: int | None = None) -> Segment:
         """Return the files that a version is read from; None for the latest version."""
-        return find_segment(self._list(), version)
+        return find_segment(self.list_files(), version)
 
     def snapshot(self, version: int | None = None, keep: bool = True) -> Snapshot:
         """Return the state of a version (None: the latest), and `keep` it in memory for later calls.
@@ -224,14 +225,13 @@ class TransactionLog:
             (21, ('origin',))
         """
         bases = sorted((one for one in _recent if one.store == self._store), key=lambda one: -one.version)
-        files = self._list()
+        files = self.list_files()
         # Raises the same errors as a first reading, even if the version is in memory.
         segment, listed = find_segment(files, version), {file.name for file in files}
         for base in bases:
             known = base.segment
-            is_start = known.checkpoint == segment.checkpoint and (
-                known.commits == segment.commits[: len(known.commits)]
-            )
+            start = segment.checkpoint, segment.commits[: len(known.commits)]
+            is_start = start == (known.checkpoint, known.commits)
             if is_start and all(source.names <= listed for source in base.sources):
                 snapshot = base if known == segment else read_snapshot(self._store, segment, base)
                 break
@@ -252,11 +252,11 @@ class TransactionLog:
             and for files from a snapshot) and row (its position in the snapshot's `live`, else null);
             partition (string, its partition values one after another).
         """
-        return self._read_lifetimes(tuple(self._list()))
+        return self._read_lifetimes(tuple(self.list_files()))
 
     def ranges(self) -> list[range]:
         """Return the ranges of versions whose state can be read from the log."""
-        return version_ranges(self._list())
+        return version_ranges(self.list_files())
 
     def _commit_files(self) -> list[LogFile]:
-        return [*commits_by_version(self._list()).values()]
+        return [*commits_by_version(self.list_files()).values()]
