@@ -144,8 +144,7 @@ class FilesByVersion:
 
     def of_version(self, version: int) -> pa.Array:
         """Return the paths of the files that a version needs."""
-        added, removed = self.files["added"], self.files["removed"]
-        within = pc.and_(pc.less_equal(added, version), pc.greater(removed, version))
+        within = (pc.field("added") <= version) & (pc.field("removed") > version)
         return self.files.filter(within)["path"].combine_chunks()
 
     def count(self, paths: pa.Array) -> np.ndarray:

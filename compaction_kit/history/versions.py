@@ -92,8 +92,7 @@ def read_history(handle: Handle) -> pa.Table:
         log.
     """
     needs = read_files_by_version(handle)
-    commits = needs.commits
-    commits = commits.set_column(1, commits.schema.field("timestamp"), needs.log.commit_times())
+    commits = needs.commits.set_column(1, needs.commits.field("timestamp"), needs.log.commit_times())
     row = pc.index_in(commits["version"], value_set=pa.array(needs.versions[needs.in_log]))
     sizes = needs.lifetimes["size_bytes"].to_numpy()
     is_small = (sizes < SMALL_FILE_SIZE).astype(np.int64)
@@ -224,13 +223,16 @@ def _readable_until(needs: FilesByVersion) -> np.ndarray:
     stays = pc.or_(pc.is_in(paths, value_set=needs.live["path"]), modified.is_null())
     expiry = pc.if_else(stays, _NEVER, pc.add(pc.max_element_wise(removed, modified), kept))
     at = expiry.take(pc.index_in(needs.files["path"], value_set=paths))
-    spans = needs.files.select(["added", "removed"]).append_column("at", at).filter(pc.field("at") < _NEVER)
-    until = np.full(len(needs.versions), _NEVER)
+    added, removed = (needs.files[name].to_numpy() - needs.first for name in ("added", "removed"))
+    # A span is covered by two ranges of the greatest power of 2, whose halves then get their minimum.
+    powers, until = np.frexp(removed - added)[1] - 1, np.full(len(needs.versions), _NEVER)
+    for power in reversed(range(len(until).bit_length())):
+        until[1 << power :] = np.minimum(until[1 << power :], until[: -1 << power])
+        of = powers == power
+        for start in (added[of], removed[of] - (1 << power)):
+            np.minimum.at(until, start, at.to_numpy()[of])
     if needs.handle.goes_by(GUARD):
-        until[:-1] = needs.times[:-1] + kept
-    for span in spans.group_by(["added", "removed"]).aggregate([("at", "min")]).to_pylist():
-        within = slice(span["added"] - needs.first, span["removed"] - needs.first)
-        until[within] = np.minimum(until[within], span["at_min"])
+        until[:-1] = np.minimum(until[:-1], needs.times[:-1] + kept)
     return until
 
 

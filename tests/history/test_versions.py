@@ -1,5 +1,6 @@
 import json
 import os
+import random
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -168,6 +169,27 @@ def test_a_version_can_be_read_until_its_first_file_may_be_vacuumed(tmp_path: Pa
     # A file that was itself written later than that is kept as long.
     age_file(table / "a", -19)
     assert column(table, "readable_until")[0] > now + timedelta(days=5)
+
+
+def test_of_many_files_the_first_to_go_ends_a_version(tmp_path: Path, confs: SetConf) -> None:
+    confs(GUARD, "false")
+    draw, now = random.Random(11), datetime.now(UTC).replace(microsecond=0)
+    commits, live, ends = [[add("0")]], ["0"], [list[datetime]()]
+    for version in range(1, 75):
+        commits.append([add(str(version))])
+        ends.append([])
+        for name in draw.sample(live, draw.choice([0, 0, 1, min(len(live), 3)])):
+            at = now - timedelta(minutes=draw.randrange(10_000))
+            commits[-1].append(remove(name, int(at.timestamp() * 1000)))
+            live.remove(name)
+            # It was added by the version of its name.
+            for needs in ends[int(name) : version]:
+                needs.append(at + timedelta(days=7))
+        live.append(str(version))
+    table = written(tmp_path, *commits)
+    for file in table.glob("[0-9]*"):
+        age_file(file, 20)
+    assert column(table, "readable_until") == [min(times, default=None) for times in ends]
 
 
 def test_a_version_can_be_read_instead_of_another_with_the_same_content(tmp_path: Path) -> None:
