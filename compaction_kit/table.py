@@ -1,6 +1,7 @@
 """Open a Delta table; its methods read it and plan changes to it."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -379,7 +380,9 @@ class Table:
         return plan_vacuum(self.handle, retention, keep_versions, mode, at)
 
     def __repr__(self) -> str:
-        return f'Table("{self.name}", version {self.version})'
+        with suppress(Exception):
+            return f'Table("{self.name}", version {self.version})'
+        return f'Table("{self.name}", which can\'t be read)'
 
 
 # With columns and errors, so that help() shows them too.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -26,6 +27,12 @@ def test_a_table_opens_by_its_path_in_any_form(shaped: Path, form: Callable[[Pat
     table = open_table(form(shaped))
     assert (table.path, table.version) == (shaped.resolve(), 4)
     assert repr(table) == f'Table("{form(shaped)}", version 4)'
+
+
+def test_a_deleted_table_has_a_name(shaped: Path, tmp_path: Path) -> None:
+    table = open_table(folders.copy(shaped, tmp_path / "table"))
+    rmtree(table.path)
+    assert repr(table) == f'Table("{table.name}", which can\'t be read)'
 
 
 def test_what_is_no_table_is_refused_and_left_alone(tmp_path: Path) -> None:
