@@ -180,9 +180,9 @@ def _refuse_content(spark: SparkSession | None, snapshot: Snapshot) -> str | Non
     """Return the table feature or the type that pyarrow can't rewrite, if there is one."""
     protocol, metadata = snapshot.protocol, snapshot.metadata
     if protocol.min_writer_version > _NAMED_FEATURES:
-        return f"the table needs writer version {protocol.min_writer_version}"
+        return f"only a Delta that knows it rewrites a table of writer version {protocol.min_writer_version}"
     if unknown := sorted(protocol.writer_features - _HARMLESS):
-        return f"the table has the feature {', '.join(unknown)}"
+        return f"only a Delta that knows it rewrites a table with the feature {', '.join(unknown)}"
     if metadata.is_mapped_by_id:
         return "columns are found by their field ids"
     if len(metadata.schema["fields"]) == len(metadata.partition_columns):
