@@ -129,8 +129,7 @@ def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
     keys = [("time", "ascending"), ("path", "ascending")]
     chosen = table.take(pc.select_k_unstable(table, min(_MOST_FILES, len(table)), keys))
     members = chosen["position"].to_numpy()
-    kept: np.ndarray = members[np.cumsum(files.sizes[members]) <= _MOST_BYTES]
-    return kept
+    return np.asarray(members[np.cumsum(files.sizes[members]) <= _MOST_BYTES])
 
 
 def _written(parts: list[pa.Table], codec: str) -> int:
@@ -149,9 +148,11 @@ def dropped_columns(store: Store, files: Files) -> np.ndarray:
         UnsupportedTableError: Files are outside of the table's folder.
         StorageError: A footer can't be read.
     """
-    metadata, features = files.snapshot.metadata, files.snapshot.protocol.writer_features
-    has_feed = "changeDataFeed" in features or "delta.enableChangeDataFeed" in metadata.configuration
-    is_off = "delta.enableRowTracking" in metadata.configuration and not metadata.tracks_rows
+    metadata, protocol = files.snapshot.metadata, files.snapshot.protocol
+    keys = protocol.writer_features.union(metadata.configuration)
+    # Writer versions 4 to 6 have the feed without its name.
+    has_feed = 4 <= protocol.min_writer_version < 7 or keys & {"changeDataFeed", "delta.enableChangeDataFeed"}
+    is_off = keys & {"rowTracking", "delta.enableRowTracking"} and not metadata.tracks_rows
     if not (metadata.may_have_dropped_columns or has_feed or is_off):
         return np.full(files.num_files, -1)
     paths = places(files.paths(np.arange(files.num_files)), store)
@@ -160,8 +161,7 @@ def dropped_columns(store: Store, files: Files) -> np.ndarray:
             f"{format_count(far, 'file')} outside of the table's folder may have dropped columns, which is "
             "unknown: run REORG TABLE … APPLY (PURGE) in SQL."
         )
-    found = store.at_once(partial(_dropped_in, store, metadata), paths.to_pylist())
-    return np.fromiter(found, np.int64, files.num_files)
+    return np.fromiter(store.at_once(partial(_dropped_in, store, metadata), paths.to_pylist()), np.int64)
 
 
 def _dropped_in(store: Store, metadata: Metadata, place: str) -> int:

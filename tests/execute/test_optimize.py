@@ -216,24 +216,32 @@ def test_a_purge_is_proved_and_can_be_cancelled(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("column", "properties"),
+    ("column", "properties", "protocol"),
     [
-        ("_change_type", {"delta.enableChangeDataFeed": "true"}),
+        ("_change_type", {"delta.enableChangeDataFeed": "true"}, (2, [])),
         (
             "_row-id",
             {
                 "delta.rowTracking.materializedRowIdColumnName": "_row-id",
                 "delta.enableRowTracking": "false",
             },
+            (2, []),
         ),
+        # Once the property was unset.
+        ("_change_type", {}, (4, [])),
+        ("_change_type", {}, (7, ["changeDataFeed"])),
+        ("_row-id", {}, (7, ["domainMetadata", "rowTracking"])),
     ],
 )
 def test_a_purge_knows_the_columns_that_delta_writes_besides_the_table_s(
-    tmp_path: Path, column: str, properties: dict[str, str]
+    tmp_path: Path, column: str, properties: dict[str, str], protocol: tuple[int, list[str]]
 ) -> None:
     rows = {"plain": pa.table({"id": [1]}), "more": pa.table({"id": [1], column: ["x"]})}
     files = [handmade.write_data(tmp_path, name, table) for name, table in rows.items()]
-    handmade.write_log(tmp_path, [handmade.metadata(configuration=properties), *files])
+    version, features = protocol
+    head = handmade.protocol(writer=version)
+    head["protocol"] |= {"writerFeatures": features} if features else {}
+    handmade.write_log(tmp_path, [head, handmade.metadata(configuration=properties), *files])
     plan = open_table(tmp_path).plan_purge()
     assert plan.dropped_columns["path"].to_pylist() == ["more"]
     result = plan.run()
