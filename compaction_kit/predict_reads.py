@@ -40,9 +40,10 @@ from compaction_kit.text import as_html_table, format_change, format_count, form
 _MOST_COLUMNS = 3
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 # Other properties ask more of a log than this one has; these decide how stats are read.
-_PROPERTIES = ("delta.columnMapping", "delta.dataSkipping")
-_COUNTS = dict.fromkeys(("num_files", "files_opened", "bytes_opened"), pa.int64())
-_LAYOUTS = pa.schema({"layout": pa.string()} | _COUNTS)
+_SKIPPING = "delta.dataSkipping"
+_PROPERTIES = ("delta.columnMapping", _SKIPPING)
+_COUNTS = ("num_files", "files_opened", "bytes_opened")
+_LAYOUTS = pa.schema({"layout": pa.string(), **dict.fromkeys(_COUNTS, pa.int64())})
 _HOW = "The others are predictions: Delta plans it for the ranges of values that their files would have."
 Step = Callable[[float, str], object]
 _Adds = list[dict[str, Any]]
@@ -117,7 +118,8 @@ def predict_reads(
 
     Orders by a column are those by the columns that the query's condition names, three at most. The output
     of a bin is taken to be one file with the ranges of all its inputs, as "arrow" writes it; one whose
-    inputs have no stats is opened by every query.
+    inputs have no stats is opened by every query. A column is taken to be null in inputs without stats of it
+    that others have, as if it was newer, unless properties choose the columns that have stats.
 
     Args:
         plan: The plan, for its files, thresholds, order and budget.
@@ -156,9 +158,7 @@ def predict_reads(
             why = str(error) if isinstance(error, InvalidArgumentError) else f"{reason_of(error)}."
             rows, unpredicted = rows[:1], f"Other layouts can't be predicted here: {why}"
     if plan.clustered_by:
-        unpredicted = (
-            "Other layouts can't be predicted, because OPTIMIZE sorts the rows of a clustered table."
-        )
+        unpredicted = "Other layouts can't be predicted, because OPTIMIZE sorts a clustered table's rows."
     elif len(rows) == 1 and not unpredicted:
         unpredicted = "With these thresholds a compaction rewrites nothing, so no other layout is predicted."
     table = pa.table(list(map(list, zip(*rows, strict=True))), _LAYOUTS)
@@ -191,6 +191,7 @@ def _row(name: str, adds: _Adds, opened: set[str]) -> tuple[str, int, int, int]:
 def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _Adds]]:
     snapshot = plan.source.snapshot
     source, leaves = Files(snapshot), data_leaves(snapshot.metadata)
+    fills = not any(name.startswith(_SKIPPING) for name in snapshot.metadata.configuration)
     everything = np.arange(source.num_files)
     paths, values = source.paths(everything).to_pylist(), partition_values(source, everything)
     adds = list(map(_add, paths, values, source.sizes.tolist(), snapshot.stats.to_pylist()))
@@ -203,7 +204,7 @@ def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _A
         rewritten = set(np.concatenate(bins).tolist())
         layout = [add for row, add in enumerate(adds) if row not in rewritten]
         for number, (rows, size) in enumerate(zip(bins, other.outcome.bytes_added.tolist(), strict=True)):
-            stats = merge_stats([adds[row]["stats"] for row in rows], leaves, fills=True).text or None
+            stats = merge_stats([adds[row]["stats"] for row in rows], leaves, fills).text or None
             layout.append(_add(f"{plan.id}-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
         yield name, layout
 
@@ -235,5 +236,4 @@ def _write_log(folder: Path, source: Files, adds: _Adds) -> None:
     }
     actions = [{"protocol": protocol}, {"metaData": table}, *({"add": add} for add in adds)]
     (folder / LOG_FOLDER).mkdir(parents=True)
-    text = "\n".join(map(json.dumps, actions))
-    (folder / LOG_FOLDER / f"{0:020d}.json").write_text(text, encoding="utf-8")
+    (folder / LOG_FOLDER / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")

@@ -148,14 +148,18 @@ def test_what_decides_which_files_are_opened_is_taken_along(spark: SparkSession,
     assert counts == [(4, 2, 200), *[(3, 1, size)] * 4]
 
 
-def test_a_column_that_older_files_lack_is_null_in_them(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("choice", [{}, {"delta.dataSkippingStatsColumns": "id,more"}], ids=["none", "names"])
+def test_a_column_that_older_files_lack_is_null_in_them_unless_columns_were_chosen(
+    spark: SparkSession, tmp_path: Path, choice: dict[str, str]
+) -> None:
     adds = [handmade.add("old"), handmade.add("new")]
     for add, known in zip(adds, ({"id": 1}, {"id": 2, "more": 5}), strict=True):
         stats = {"numRecords": 1, "nullCount": dict.fromkeys(known, 0)}
         add["add"]["stats"] = json.dumps(stats | {"minValues": known, "maxValues": known})
-    handmade.write_log(tmp_path, [handmade.metadata({"id": "long", "more": "long"}), *adds])
+    metadata = handmade.metadata({"id": "long", "more": "long"}, configuration=choice)
+    handmade.write_log(tmp_path, [metadata, *adds])
     plan = open_table(tmp_path, spark).plan_compaction()
-    for query, now, after in (("more = 7", 1, 0), ("more = 5", 2, 1), ("more IS NULL", 1, 1)):
+    for query, now, after in (("more = 7", 1, len(choice)), ("more = 5", 2, 1), ("more IS NULL", 1, 1)):
         assert [opened for *_, opened in layouts_of(plan.predict_reads(query))[:2]] == [now, after]
 
 
