@@ -202,8 +202,7 @@ class Changes(Watched):
             try:
                 kept = [int(version) for version in keep.replace(",", " ").split()] or None
             except ValueError:
-                bad = f'keep_versions="{keep}" are not versions: write them as 3, 7.'
-                raise InvalidArgumentError(bad) from None
+                raise InvalidArgumentError(f'keep_versions="{keep}": write versions as 3, 7.') from None
             return table and table.plan_vacuum(retention=retention or None, keep_versions=kept, at=at)
 
         if self.files is not None:

@@ -219,9 +219,8 @@ def query_part(state: WorkbenchState) -> Part:
     It changes nothing; `.state.query` is the query, `.state.predicting.value` what is on screen.
     """
     predicting, measuring = state.predicting, state.measuring
-    style, layout = {"description_width": "70px"}, w.Layout(width="880px")
-    query = w.Textarea(description="Query", rows=3, style=style, layout=layout)
-    fields.bind(state, query=query.add_class("ck-query"))
+    query = w.Textarea(description="Query", rows=3, style={"description_width": "70px"}).add_class("ck-query")
+    fields.bind(state, query=query)
     live(query, placeholder=lambda: _EXAMPLE.format(_condition(state.files)))
     count = parts.button("Count its files", "ck-count", state.predict, style="primary")
     time = parts.button("Measure before and after", "ck-measure", state.measure)

@@ -86,10 +86,9 @@ def restore_box(
 
 def restore_code(state: WorkbenchState, version: int | None) -> list[str]:
     """Return the lines of Python that restore a version; none if its plan isn't on screen."""
-    if state.planning_restore.get(version) is None:
-        return []
-    run = "restore.run()  # commits a version with that content"
-    return [f"restore = table.plan_restore({version})", "print(restore.explain())", run]
+    lines = [f"restore = table.plan_restore({version})", "print(restore.explain())"]
+    lines.append("restore.run()  # commits a version with that content")
+    return lines if state.planning_restore.get(version) is not None else []
 
 
 def history_part(state: WorkbenchState) -> Part:
@@ -121,18 +120,16 @@ def history_part(state: WorkbenchState) -> Part:
 
     (time, time_error), folds = _time_field(state), _commit_folds(state)
     details = w.VBox([time, time_error, Text("text", "version-text", sentence)])
-    restore = restore_box(state, earlier, lambda: f"Restore version {state.version} …", refusal)
     figure = FigureView("ck-lifetimes-figure", lifetimes)
-    asked = [state.reading, state.sampling, state.comparing, state.quoting]
     return Part(
         Text("text", "no-table", lambda: state.no_table),
         JobBar(state.reading, "ck-reading"),
         live(w.Box([figure, _version_list(state, time), details]).add_class("ck-past"), past),
         # Below the list, which keeps its place.
-        live(restore, past),
+        live(restore_box(state, earlier, lambda: f"Restore version {state.version} …", refusal), past),
         folds,
         FigureView("ck-readable-figure", lambda: past() and (plots.readability, past().versions)),
-        on=[state, *asked, state.planning_restore, state.restoring],
+        on=[state, *state.jobs],
         title="History",
         code=lambda: _history_code(state, earlier()),
         records=records,
@@ -155,7 +152,6 @@ def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> P
     versions = table.versions()
     job.report(0.5, f"Read {text.format_count(len(versions), 'version')}; reading when each file lived")
     lives = table.log.lifetimes()[1]
-    job.report(0.9, "Listing the versions")
     rows = [*map(partial(_cells, session_zone()), reversed(versions.to_pylist()))]
     found = Past(versions, lives, rows, versions["version"][-1].as_py())
     if files is state.files:
@@ -267,7 +263,6 @@ def _cells(zone: tzinfo | None, row: dict[str, Any]) -> list[list[Any]]:
     operation, content = text.visible(row["operation"] or ""), _content(row)
     when = time and show_time(in_zone(time, zone).replace(tzinfo=None), "milliseconds")
     other = row["same_content_as"] if content == row["same_content_by"] else None
-    is_other = other is not None and other != version - 1
     return [
         [str(version), version],
         [when or "", time and millis(time)],
@@ -275,7 +270,7 @@ def _cells(zone: tzinfo | None, row: dict[str, Any]) -> list[list[Any]]:
         _change(row["num_added"], row["num_removed"], "{:,}".format),
         _change(row["bytes_added"], row["bytes_removed"], text.format_size),
         ["" if change is None else f"{change:+,}".replace("-", "−") if change else "0", change],
-        [f"{content}, as {other}" if is_other else content, content or None],
+        [content if other in (None, version - 1) else f"{content}, as {other}", content or None],
     ]
 
 
@@ -340,7 +335,6 @@ def vacuum_part(state: WorkbenchState) -> Part:
         return plan.explain().split("\n") if plan.versions_lost else ["", plan.explain()]
 
     button = parts.button("Delete these files", "ck-vacuum", lambda: state.vacuum(name.value), style="danger")
-    button.on_click(lambda _: setattr(name, "value", ""))
     live(button, disabled=lambda: running.running or not state.can_vacuum or name.value != state.password)
     danger = w.HBox([name, button]).add_class("ck-danger")
     return Part(

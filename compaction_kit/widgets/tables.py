@@ -19,7 +19,6 @@ from compaction_kit.storage import is_folder
 from compaction_kit.surveys import RANK, SMALL, cells, fewer_files
 from compaction_kit.widgets import fields, parts
 from compaction_kit.widgets.fields import Grid, Slider
-from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, absolute, call, fold, live, python
 from compaction_kit.widgets.state import WorkbenchState
 
@@ -250,7 +249,7 @@ def streams_part(state: WorkbenchState) -> Part:
     finding, following = state.finding, state.following
 
     def prepare() -> None:
-        finding.ask(lambda job: _find_streams(state, job), state.root)
+        finding.ask(lambda _: _find_streams(state), state.root)
         if state.stream:
             following.ask(lambda job: sink_log(state.stream), state.stream)
         fields.offer(choice, finding.value or (), state.stream)
@@ -281,10 +280,9 @@ def streams_part(state: WorkbenchState) -> Part:
     )
 
 
-def _find_streams(state: WorkbenchState, job: Job) -> list[str]:
+def _find_streams(state: WorkbenchState) -> list[str]:
     root = state.root
     found = find_sink_logs(root)
-    job.report(1.0, f"Found {text.format_count(len(found), 'log')}")
     if root == state.root and state.stream not in found:
         state.stream = next(iter(found), "")
     return found
