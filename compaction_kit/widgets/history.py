@@ -28,12 +28,15 @@ _CONTENT = (
     "Content says why a version has the same rows as the one before, or as the one named: proved by a "
     "fingerprint of the rows, identical files, or row counts agree. Unknown: only the commit claims it."
 )
+_GONE = {
+    "missing files": "can't be read any more: files that it needs are gone",
+    "log gone": "can't be read any more: its part of the log is gone",
+}
 _CAN = {
     "yes": "can be read",
     "blocked": "is refused by Delta, because it is older than the table's retention",
     "unsupported": "is refused by Delta, because it doesn't support a change of a column's type",
-    "missing files": "can't be read any more: files that it needs are gone",
-    "log gone": "can't be read any more: its part of the log is gone",
+    **_GONE,
 }
 _Say = Callable[[], str]
 _HINT = "A click or Enter shows a version; tick two of them, or press Space, to compare them."
@@ -109,7 +112,7 @@ def history_part(state: WorkbenchState) -> Part:
     def refusal() -> str:
         is_it = pc.field("version") == state.version
         can = "" if earlier() is None else past().versions.filter(is_it)["readable"][0].as_py()
-        return f"Version {state.version} {_CAN[can]}." if can in ("missing files", "log gone") else ""
+        return f"Version {state.version} {_GONE[can]}." if can in _GONE else ""
 
     def lifetimes() -> Any:
         return past() and (plots.lifetimes, past().lives, past().versions, state.version)
