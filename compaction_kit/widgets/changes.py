@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from traitlets import Instance, Int, Unicode
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import InvalidArgumentError, RunCancelled
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError, RunCancelled
 from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.files import Files
@@ -240,7 +240,7 @@ class Changes(Watched):
         return self.carry_out(job, allowed, lambda: job.report(0.0, f"Restoring version {plan.target}"))
 
     def carry_out(self, job: Job, plan: Any, progress: Callable[..., None], **options: Any) -> bool:
-        """Run a plan, if there is one that may be run, and read the table again; returns whether it began."""
+        """Run a plan, if it may be run, then read the table and plan again; returns whether it began."""
         table = self.table
         if plan is None or table is None:
             return False
@@ -252,6 +252,10 @@ class Changes(Watched):
                     # What the compaction did is no longer so.
                     self.running.forget()
                 return result
+            except CompactionKitError as error:
+                if job is not self.restoring:
+                    error.args = (str(error).replace("make a new plan", "the page shows a new plan"),)
+                raise
             finally:
                 if job is self.restoring:
                     self.planning_restore.forget()

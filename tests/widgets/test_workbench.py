@@ -465,6 +465,22 @@ def test_what_others_commit_is_seen(own: Path) -> None:
     assert bench.state.can_run
 
 
+def test_a_refused_run_or_vacuum_says_that_the_plan_shown_is_new(own_bench: Workbench, own: Path) -> None:
+    bench, other = own_bench, deltalake.DeltaTable(str(own / "a"))
+    show(bench, "Run")
+    other.delete("part = 'p0000'")
+    click(bench, "ck-run")
+    litter(own / "a")
+    show(bench, "Vacuum")
+    at(bench, "ck-confirm").value = "a"
+    other.restore(9)
+    click(bench, "ck-vacuum")
+    assert plan_of(bench).version == other.version()
+    for bar, verb in (("ck-progress", "changed"), ("ck-vacuuming", "deleted")):
+        assert f"the page shows a new plan; nothing was {verb}" in words(at(bench, bar))
+    assert "the page shows a new plan; nothing was changed" in at(bench, "ck-verdict").value
+
+
 def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
