@@ -66,7 +66,8 @@ def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
 
 
 def spark_of(table: Table, job: Job) -> SparkSession:
-    """Return the session that works on a table; as long as it starts, the job says so."""
+    """Return the session that works on a table that is still there; while it starts, the job says so."""
+    table.log.segment()
     if table.handle.session is None:
         job.report(0.0, "Waiting for Spark to start; it starts only once")
     return table.spark

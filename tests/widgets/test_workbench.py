@@ -481,6 +481,20 @@ def test_a_refused_run_or_vacuum_says_that_the_plan_shown_is_new(own_bench: Work
     assert "the page shows a new plan; nothing was changed" in at(bench, "ck-verdict").value
 
 
+@pytest.mark.usefixtures("spark")
+def test_what_asks_spark_says_of_a_deleted_table_what_to_do(own_bench: Workbench, own: Path) -> None:
+    bench = own_bench
+    show(bench, "History")
+    show(bench, "My query")
+    at(bench, "ck-query").value = "id < 3"
+    (own / "a").rename(own / ".away")
+    click(bench, "ck-count")
+    at(bench, "ck-read-rows", "History").click()
+    bench.state.sampling.wait(SECONDS)
+    for bar in ("ck-predicting", "ck-sampling"):
+        assert "put it back, or open another table" in words(at(bench, bar))
+
+
 def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
