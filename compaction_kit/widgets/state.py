@@ -117,11 +117,12 @@ class WorkbenchState(Changes):
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
         is_name = tables == [] and not is_folder(self.root)
         name = self.tables[0] if len(self.tables) == 1 else self.root if is_name else ""
-        if error:
+        stays = again and self.name not in ("", self.root)
+        if error and not stays:
             self.name, self.opened = "", Opened(error=error)
         elif again and self.table is not None:
             self.reload()
-        elif (again and self.name in self.tables) or name == self.name:
+        elif stays or name == self.name:
             self._open()
         else:
             self.name = name

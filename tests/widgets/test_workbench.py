@@ -495,6 +495,28 @@ def test_what_asks_spark_says_of_a_deleted_table_what_to_do(own_bench: Workbench
         assert "put it back, or open another table" in words(at(bench, bar))
 
 
+def test_refresh_stays_on_a_table_that_can_t_be_read(own: Path) -> None:
+    bench = made(own)
+    (own / "b").chmod(0)
+    with folders.no_permission(own):
+        open_table(bench, own / "b")
+        for _ in range(2):
+            assert f"{own / 'b' / '_delta_log'} can&#x27;t be reached" in at(bench, "ck-verdict").value
+            click(bench, "ck-refresh")
+            assert bench.state.name == str(own / "b")
+    (own / "b").chmod(0o755)
+    click(bench, "ck-refresh")
+    assert plan_of(bench).num_files_removed == 10
+    own.chmod(0)
+    with folders.no_permission(own):
+        click(bench, "ck-refresh")
+        assert "can&#x27;t be reached" in at(bench, "ck-verdict").value
+    own.chmod(0o755)
+    click(bench, "ck-refresh")
+    assert bench.state.name == str(own / "b")
+    assert plan_of(bench).num_files_removed == 10
+
+
 def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
