@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 import ipywidgets as w
 from IPython.core.getipython import get_ipython
 
+from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.report import write_report
 from compaction_kit.session import get_spark
@@ -82,7 +83,7 @@ class Workbench(Page):
         self.as_python = w.Accordion([w.VBox([self.copy, self.code])], titles=("As Python",))
         self.as_python.add_class("ck-as-python").observe(self._render_code, "selected_index")
         brand = w.HTML("compaction workbench").add_class("ck-brand")
-        spark = Part(Text("hint", "spark", self._session_sentence), on=[self.session], shown=True)
+        spark = Part(Text("hint", "spark", self._about_spark), on=[self.session, *state.jobs], shown=True)
         above = w.HBox([brand, about_text(state), spark]).add_class("ck-above")
         header = w.VBox([above, picker(state)]).add_class("ck-header")
         body = w.HBox([self.rail, w.VBox([self.stack, self.as_python])]).add_class("ck-body")
@@ -115,11 +116,11 @@ class Workbench(Page):
             self.copy.text = self.parts[self.rail.index].as_code()
             self.code.value = element("pre", self.copy.text)
 
-    def _session_sentence(self) -> str:
-        if spark := self.session.result:
+    def _about_spark(self) -> str:
+        if spark := active_spark(self.session.result):
             return f"Spark {spark.version} · Delta {delta_version(spark)} · {spark.conf.get('spark.master')}"
-        error = self.session.error
-        return f"Spark is not available: {error}" if error else "Spark is starting …"
+        said = "Spark has ended: restart the kernel." if self.session.result else "Spark is starting …"
+        return f"Spark is not available: {self.session.error}" if self.session.error else said
 
     def _next_steps(self, state: WorkbenchState) -> Part:
         def advises(compaction: bool) -> bool:

@@ -517,6 +517,24 @@ def test_refresh_stays_on_a_table_that_can_t_be_read(own: Path) -> None:
     assert plan_of(bench).num_files_removed == 10
 
 
+def test_the_header_says_that_the_session_has_ended(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Session:
+        version, is_stopped = "4.2.0", False
+        conf = SimpleNamespace(get=lambda _: "local[*]")
+        sql = active = None
+
+    monkeypatch.setattr(SparkSession, "active", lambda: Session())
+    session, said = Session(), at(bench, "ck-spark")
+    bench.session.start(lambda job: session)
+    bench.session.wait(SECONDS)
+    assert "Spark 4.2.0 · Delta " in said.value
+    Session.is_stopped = True
+    show(bench, "Run")
+    assert said.value == "Spark has ended: restart the kernel."
+
+
 def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
