@@ -48,7 +48,8 @@ class Watched(HasTraits):
 def sentence_of(error: Exception) -> str:
     """Return an error as one sentence for the page."""
     if isinstance(error, CompactionKitError):
-        return _ARGUMENT.sub(lambda match: f"{match[1].replace('_', ' ').capitalize()}: ", str(error))
+        text = re.sub(r"^(version|before|after)=(?=\d)", "Version ", str(error))
+        return _ARGUMENT.sub(lambda match: f"{match[1].replace('_', ' ').capitalize()}: ", text)
     if isinstance(error, DEAD):
         return f"{JAVA_ENDED}."
     return f"Unexpected {type(error).__name__}: {first_line(error)}"

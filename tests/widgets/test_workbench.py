@@ -913,7 +913,8 @@ def test_an_earlier_version_is_chosen_read_and_restored(own_bench: Workbench, ow
         settle(bench)
         assert is_shown(refused) is (version == state.version)
     click(bench, "ck-read-rows")
-    assert "be read: files of it were deleted" in words(at(bench, "ck-sampling"))
+    said = words(at(bench, "ck-sampling"))
+    assert f"Version {state.version} can&#x27;t be read: files of it were deleted" in said
 
 
 @pytest.mark.usefixtures("spark")
