@@ -392,7 +392,7 @@ class FirstLook:
         for control in page.locator(".ck-workbench").locator("input, select, button").all():
             if control.is_visible():
                 name = control.evaluate(
-                    "e => e.labels?.[0]?.innerText || e.getAttribute('aria-label') || e.title || e.innerText"
+                    "e => e.labels?.[0]?.innerText || e.getAttribute('aria-label') || e.innerText"
                 )
                 assert name, control.evaluate("e => e.outerHTML")
 
