@@ -108,7 +108,7 @@ class Changes(Watched):
         differ = [name for name in fields if getattr(change.old, name) is not getattr(change.new, name)]
         self.forget(*differ)
         if differ[:1] == ["files"] and restored:
-            # Others have committed: what was asked for is planned again, with what it takes back of theirs.
+            # Others have committed: what was asked for is planned again, with what it undoes of theirs.
             self.plan_restore(*restored)
 
     def forget(self, *scopes: str) -> None:

@@ -62,7 +62,7 @@ def restore_box(
 
     def explained() -> list[str]:
         lines = plan().explain().split("\n") if plan() else []
-        # What other commits did comes first, if the restore takes it back.
+        # What other commits did comes first, if the restore undoes it.
         return lines if plan() and not plan().diff.same_content else ["", *lines]
 
     def can_ask() -> bool:
