@@ -195,7 +195,7 @@ def _(story: Any) -> Answers:
 
 @exercise("05.2", "one of the reasons")
 def _(vacuum: Any) -> Answers:
-    ask(not vacuum.is_empty, "this plan takes nothing: plan for a later day")
+    ask(not vacuum.is_empty, "this plan deletes nothing: plan for a later day")
     reasons = vacuum.files.filter(vacuum.files["since_version"].is_null())["reason"].to_pylist()
     ask(reasons, "all files of this plan were in some version: is it a plan for story.table?")
     yield reasons[0], ""
@@ -217,7 +217,7 @@ def _(log: Any) -> Answers:
 @exercise("06.1", "a share from 0 to 1")
 def _(gone: Any, kept: Any) -> Answers:
     ask(gone.version == kept.version, "the table has changed since this plan was made")
-    many = f"this plan takes {gone.num_files:,} files and not four: plan after the delete, at=in_eight_days"
+    many = f"this plan deletes {gone.num_files:,} files and not four: plan after the delete, at=in_eight_days"
     ask(gone.num_files == 4, many)
     yield gone.size_bytes / (gone.size_bytes + kept.size_bytes), ""
     yield 0.01, "that is the share of the rows, and a file can't be changed"

@@ -42,7 +42,7 @@ def deliveries(folder: str | Path) -> Path:
         for file in (path / fields(path, number, "add")[0]["path"], _commit_file(path, number)):
             os.utime(file, 2 * (now - days * _DAY,))
     for number in range(2):
-        # What a writer leaves that is killed before its commit; a vacuum takes it rightly.
+        # What a writer leaves that is killed before its commit; a vacuum deletes it rightly.
         orphan = path / f"part-00000-killed-{number}.snappy.parquet"
         shutil.copy(min(path.glob("*.parquet")), orphan)
         os.utime(orphan, 2 * (now - 10 * _DAY,))

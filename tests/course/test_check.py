@@ -188,7 +188,7 @@ def test_05_wants_an_empty_table_and_a_file_in_no_version(tmp_path: Path) -> Non
     assert "nobody has deleted" in said("05.3", "WRITE", log.commit(*adds("a", 1)).log)
     table = log.commit(remove("a0"), by="DELETE")
     judged("05.3", "DELETE", {"WRITE": "made the table", "OPTIMIZE": "committed nothing"}, table.log)
-    assert "this plan takes nothing" in said("05.2", "orphan", table.plan_vacuum())
+    assert "this plan deletes nothing" in said("05.2", "orphan", table.plan_vacuum())
     (tmp_path / "table" / "left").write_text("x")
     judged("05.2", "orphan", {"tombstone": "in no version"}, table.plan_vacuum(at=IN_EIGHT_DAYS))
 
@@ -197,7 +197,7 @@ def test_06_wants_the_delete_and_the_day(tmp_path: Path) -> None:
     path = shaped_table(tmp_path / "table", partitions=0, files=4, commits=1)
     table = open_table(path)
     early = table.plan_vacuum(at=IN_EIGHT_DAYS)
-    assert "takes 0 files" in said("06.1", 0.0, early, table.files())
+    assert "deletes 0 files" in said("06.1", 0.0, early, table.files())
     deltalake.DeltaTable(path).delete("id % 100 = 0")
     assert "has changed since" in said("06.1", 0.0, early, table.files())
     gone, kept = table.plan_vacuum(at=IN_EIGHT_DAYS), table.files()

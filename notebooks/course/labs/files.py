@@ -1,4 +1,4 @@
-"""Labs of files: what a feed writes, what a reader of a version needs, what a vacuum takes."""
+"""Labs of files: what a feed writes, what a reader of a version needs, what a vacuum deletes."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
