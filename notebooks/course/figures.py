@@ -30,8 +30,8 @@ _PIECES: dict[str, style.Look] = {
 }
 _ROWS_READ: dict[str, style.Look] = {
     "from live files": (LIVE, ""),
-    "from compacted files": (TOMBSTONED, ""),
-    "again, from compacted files": (SMALL, SMALL_HATCH),
+    "from replaced files": (TOMBSTONED, ""),
+    "again, from replaced files": (SMALL, SMALL_HATCH),
     "missed": (LOST, "xxx"),
 }
 # Of files of a sink's log. White edges separate neighbours; what is removed is all edge.

@@ -11,7 +11,7 @@ from course.lab import Choice, Finding, Lab, Steps
 _THEN: dict[str, tuple[str, ...]] = {
     "nothing more": (),
     "somebody adds the live files to the list": ("by_hand",),
-    "VACUUM deletes the compacted files": ("vacuumed",),
+    "VACUUM deletes the replaced files": ("vacuumed",),
     "they are added, then VACUUM deletes": ("by_hand", "vacuumed"),
 }
 _GROUPS = ("name", "num_rows", "old_rows", "new_rows", "num_gone")
@@ -50,7 +50,7 @@ def explain(groups: pa.Table) -> str:
     total, old, new, num_gone = (pc.sum(groups[name]).as_py() for name in _GROUPS[1:])
     lines = [f"The table has {total:,} rows, and the reader gets {old + new:,}."]
     if old:
-        lines.append(f"{old:,} of them are from files that were compacted, which VACUUM will delete.")
+        lines.append(f"{old:,} of them are from files that were replaced, which VACUUM will delete.")
     if num_gone:
         lines.append("A reader fails at a missing file; a reader that ignores missing files gets these rows.")
     return " ".join(lines)
