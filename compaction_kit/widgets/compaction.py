@@ -27,7 +27,7 @@ _STRATEGIES = {
     "optimize: Delta's OPTIMIZE": "optimize",
     "rewrite: overwrite with dataChange=false": "rewrite",
 }
-_HINT = "Counts files without running your query. Compactions are planned with the sizes of Plan."
+_HINT = "Counts files without running your query; compactions are predicted with the sizes chosen in Plan."
 _EXAMPLE = "SELECT count(*) FROM {{table}} WHERE {0}, or a condition alone: {0}"
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 
