@@ -208,6 +208,19 @@ def top_of(page: Page, selector: str) -> int:
     return int(page.evaluate(_PLACES, [selector])[0][2])
 
 
+def tops_of_rail(page: Page) -> list[int]:
+    """How far below the top the parts begin, in windows from wide to narrow."""
+    tops = []
+    for width in (_WINDOW["width"], 1200, 1000, 900, 820):
+        page.set_viewport_size({"width": width, "height": _WINDOW["height"]})
+        places_when_still(page)
+        # What moves with the window is laid out a little later.
+        page.wait_for_timeout(300)
+        tops.append(top_of(page, ".ck-rail"))
+    page.set_viewport_size(_WINDOW)
+    return tops
+
+
 def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
     """Go from control to control, by keys alone, until one has the focus."""
     for _ in range(60):
@@ -563,10 +576,14 @@ class AnalystsPath(FirstLook):
         part(page, "My query")
         query = "SELECT avg(distance) FROM {} WHERE origin = 'JFK'"
         page.get_by_label("Query", exact=True).fill(query.format("flights"))
+        tops = tops_of_rail(page)
         page.locator("button.ck-measure").click()
         drawn = figure(page, "ck-reads-figure", timeout=120 * SECOND)
         expect(drawn).to_have_attribute("aria-label", re.compile(f"{days.days} → 1 file"))
         expect(page.locator(".ck-verdict")).to_contain_text("Your query, before and after: ")
+        # Its sentence in the verdict moves nothing, in a narrow page either.
+        after = tops_of_rail(page)
+        assert after == tops, (tops, after)
         page.locator(".ck-as-python").get_by_text("As Python").click()
         measured = f"measure_reads(table.spark, table.location, {days.days}, {days.days + 1}, "
         expect(page.locator(".ck-code pre")).to_contain_text(measured)
