@@ -30,11 +30,16 @@ def active_spark(given: SparkSession | None = None) -> SparkSession | None:
 
 
 def _has_ended(session: SparkSession) -> bool:
+    from py4j.protocol import Py4JError
+
     # Over Spark Connect it has no context.
     if (context := getattr(session, "_sc", None)) is None:
         return session.is_stopped  # type: ignore[attr-defined]
-    jvm = getattr(context._gateway, "proc", None)
-    with contextlib.suppress(OSError):
+    if context._jsc is None:
+        return True
+    if (jvm := getattr(context._gateway, "proc", None)) is not None:
+        return jvm.poll() is not None
+    with contextlib.suppress(Py4JError, OSError):
         # A Java that another program has started is asked, which takes longer.
-        return context._jsc is None or bool(jvm.poll() is not None if jvm else context._jsc.sc().isStopped())
+        return bool(context._jsc.sc().isStopped())
     return True

@@ -49,7 +49,8 @@ class CompactionPlan(BinPlan):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before the plan is run, a sentence each; also in `explain()`."""
-        sentences, lower, upper = list[str](), self.thresholds.min_file_size, self.thresholds.target_file_size
+        sentences, limits = list[str](), self.thresholds
+        lower, upper = limits.min_file_size, limits.target_file_size
         if lower > upper and not self.sorts_rows:
             sentences.append(
                 f"The minimum file size of {format_size(lower)} is above the target file size of "
@@ -179,7 +180,8 @@ class CompactionPlan(BinPlan):
         """
         handle, strategies = self._handle, (Reorg(),) if self.is_purge else STRATEGIES
         cost = cost_of(handle, self, str(strategy), may_read=False)
-        return learn(cost, run_plan(handle, self, strategies, PROOF_READERS, strategy, verify, progress))
+        result = run_plan(handle, self, strategies, PROOF_READERS, strategy, verify, progress)
+        return learn(cost, result)
 
     def plot(self) -> "plots.Chart":
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars.

@@ -67,8 +67,10 @@ def reason_of(error: BaseException) -> str:
     of_spark = [cause for cause in causes if cause.startswith("[")]
     line = (with_file or of_spark or causes[-1:] or text.strip().splitlines() or ["it did not say why"])[0]
     # After a colon the columns or the types are in the next lines.
-    more = re.split(r"SQLSTATE|\n\tat |\nCaused by", text.partition(line)[2])[0] if line.endswith(":") else ""
-    return _VIEW.sub("{table}", _CODES.sub("", " ".join([line, *more[:_MOST_OF_LINE].split()]))).rstrip(".")
+    if line.endswith(":"):
+        more = re.split(r"SQLSTATE|\n\tat |\nCaused by", text.partition(line)[2])[0]
+        line = " ".join([line, *more[:_MOST_OF_LINE].split()])
+    return _VIEW.sub("{table}", _CODES.sub("", line)).rstrip(".")
 
 
 class CompactionKitError(Exception):

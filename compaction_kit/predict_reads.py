@@ -236,4 +236,5 @@ def _write_log(folder: Path, source: Files, adds: _Adds) -> None:
     }
     actions = [{"protocol": protocol}, {"metaData": table}, *({"add": add} for add in adds)]
     (folder / LOG_FOLDER).mkdir(parents=True)
-    (folder / LOG_FOLDER / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)), encoding="utf-8")
+    text = "\n".join(map(json.dumps, actions))
+    (folder / LOG_FOLDER / f"{0:020d}.json").write_text(text, encoding="utf-8")

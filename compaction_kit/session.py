@@ -256,7 +256,8 @@ def _launching(java_home: Path, log: BinaryIO) -> Iterator[None]:
             os.dup2(copy, number)
             os.close(copy)
         del os.environ["JAVA_HOME"]
-        os.environ.update({} if before is None else {"JAVA_HOME": before})
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
 
 
 def find_java_home(cache: Path) -> Path:
@@ -295,8 +296,9 @@ def find_java_home(cache: Path) -> Path:
 def _ask(java: str | Path) -> tuple[int | None, Path | None]:
     """Return the major version and home that a java reports; None if it doesn't run."""
     command = [java, "-XshowSettings:properties", "-version"]
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        text = subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
-        if found := re.search(r"java\.home = (.+)(?s:.*)java\.specification\.version = (?:1\.)?(\d+)", text):
-            return int(found[2]), Path(found[1].strip())
-    return None, None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None, None
+    found = re.search(r"java\.home = (.+)(?s:.*)java\.specification\.version = (?:1\.)?(\d+)", done.stderr)
+    return (int(found[2]), Path(found[1].strip())) if found else (None, None)

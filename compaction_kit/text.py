@@ -104,7 +104,8 @@ def format_count(number: int, noun: str) -> str:
 
 def format_files(number: int, size_bytes: float, about: str = "") -> str:
     """Format files and their bytes: "1 file (2 MiB)", "3 files (about 6 MiB in total)"."""
-    return f"{format_count(number, 'file')} ({about}{format_size(size_bytes)}{' in total' * (number != 1)})"
+    total = " in total" if number != 1 else ""
+    return f"{format_count(number, 'file')} ({about}{format_size(size_bytes)}{total})"
 
 
 def format_partition(row: Mapping[str, Any]) -> str:
@@ -128,7 +129,8 @@ def format_seconds(seconds: float) -> str:
     if not seconds:
         return "0 s"
     if seconds < 0.0995:
-        return f"{1000 * seconds:.{0 if seconds >= 0.00995 else 1}f} ms"
+        milliseconds = seconds * 1000
+        return f"{milliseconds:.{0 if milliseconds >= 9.95 else 1}f} ms"
     if seconds < 9.95:
         return f"{seconds:.{1 if seconds >= 0.995 else 2}f} s"
     whole = round(seconds)

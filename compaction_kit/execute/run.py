@@ -155,7 +155,8 @@ def _committed(run: Run, commits: Sequence[Commit], error: BaseException, is_wri
     has_failed, is_cancelled = is_written or differs, isinstance(error, _CANCELLED)
     undone = prove_or_undo(run, doubtful, has_failed, is_cancelled) if doubtful else ""
     if undone and len(doubtful) < len(commits):
-        return f"version {_versions(commits[: -len(doubtful)])} is committed and proved, of the rest {undone}"
+        proved = commits[: -len(doubtful)]
+        return f"version {_versions(proved)} is committed and proved, of the rest {undone}"
     if undone:
         return undone
     if not commits:

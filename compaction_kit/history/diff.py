@@ -102,8 +102,9 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         totals[f"records_{change}"] = None if records.null_count else pc.sum(records).as_py() or 0
     files = pa.concat_tables(parts, promote_options="default")
     earlier, later = sorted((start, end))
+    between = (pc.field("version") > earlier) & (pc.field("version") <= later)
     commits = handle.log.commits().select(["version", "timestamp", "operation", "data_change"])
-    commits = commits.filter((pc.field("version") > earlier) & (pc.field("version") <= later))
+    commits = commits.filter(between)
     by, difference = None, None
     if uncommented(before.metadata.schema) != uncommented(after.metadata.schema):
         difference = "other columns"

@@ -117,7 +117,8 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
         there is none: the file stays until Delta writes one); goes (bool, whether all files before that
         checkpoint have expired by `at`).
     """
-    listed, metadata = (log := handle.log.listed()).list_files(), log.snapshot().metadata
+    log = handle.log.listed()
+    listed, metadata = log.list_files(), log.snapshot().metadata
     files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
     versions = np.array([file.version for file in files], np.int64)
     modified = np.array([file.modification_time for file in files], np.int64)

@@ -150,7 +150,8 @@ class TransactionLog:
             InvalidArgumentError: The value is not a time, or no version existed at that time.
         """
         moment = to_instant(timestamp, "timestamp")
-        files = (log := self.listed()).list_files()
+        log = self.listed()
+        files = log.list_files()
         earliest = version_ranges(files)[0].start
         commits = {v: file for v, file in commits_by_version(files).items() if v >= earliest}
         if not commits:
@@ -199,7 +200,8 @@ class TransactionLog:
             Its version and its time (UTC, as in DESCRIBE HISTORY); None if these commits have no such
             operation, or a RESTORE among them names a time instead of a version.
         """
-        commits = (log := self.listed())._commit_files()
+        log = self.listed()
+        commits = log._commit_files()
         position = last_operation(self._store, commits, operation, most)
         if position is None:
             return None

@@ -129,7 +129,8 @@ def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
     keys = [("time", "ascending"), ("path", "ascending")]
     chosen = table.take(pc.select_k_unstable(table, min(_MOST_FILES, len(table)), keys))
     members = chosen["position"].to_numpy()
-    return np.asarray(members[np.cumsum(files.sizes[members]) <= _MOST_BYTES])
+    kept: np.ndarray = members[np.cumsum(files.sizes[members]) <= _MOST_BYTES]
+    return kept
 
 
 def _written(parts: list[pa.Table], codec: str) -> int:
@@ -161,7 +162,8 @@ def dropped_columns(store: Store, files: Files) -> np.ndarray:
             f"{format_count(far, 'file')} outside of the table's folder may have dropped columns, which is "
             "unknown: run REORG TABLE … APPLY (PURGE) in SQL."
         )
-    return np.fromiter(store.at_once(partial(_dropped_in, store, metadata), paths.to_pylist()), np.int64)
+    found = store.at_once(partial(_dropped_in, store, metadata), paths.to_pylist())
+    return np.fromiter(found, np.int64, files.num_files)
 
 
 def _dropped_in(store: Store, metadata: Metadata, place: str) -> int:

@@ -27,8 +27,9 @@ from compaction_kit.errors import CompactionKitError, StorageError, TableNotFoun
 from compaction_kit.storage.store import S3_SCHEMES as S3_SCHEMES
 from compaction_kit.storage.store import Answer, Entry, Item, Store
 
-__all__ = ["Entry", "LocalStore", "Store", "checksum_place", "is_folder", "local_path", "local_store"]
-__all__ += ["open_store"]
+__all__ = [
+    "Entry", "LocalStore", "Store", "checksum_place", "is_folder", "local_path", "local_store", "open_store",
+]  # fmt: skip
 
 # Databricks' file system has no authority in its URIs.
 _REMOTE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://|dbfs:/")

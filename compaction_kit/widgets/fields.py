@@ -86,8 +86,9 @@ class SizeSlider(w.VBox):
 
     def __init__(self, label: str, css_class: str):
         self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, shows_text=False)
-        how = {"tooltip": f"{label}: a size such as 100 MB or 128 MiB", "layout": {"width": "84px"}}
-        self.field = w.Text(placeholder="128 MiB", continuous_update=False, **how)
+        about = f"{label}: a size such as 100 MB or 128 MiB"
+        self.field = w.Text(placeholder="128 MiB", tooltip=about, continuous_update=False)
+        self.field.layout.width = "84px"
         self.error = parts.Text("error")
         super().__init__([w.HBox([self.slider, self.field])])
         self.add_class(css_class)

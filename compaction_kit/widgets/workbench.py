@@ -119,8 +119,9 @@ class Workbench(Page):
     def _about_spark(self) -> str:
         if spark := active_spark(self.session.result):
             return f"Spark {spark.version} · Delta {delta_version(spark)} · {spark.conf.get('spark.master')}"
-        said = "Spark has ended: restart the kernel." if self.session.result else "Spark is starting …"
-        return f"Spark is not available: {self.session.error}" if self.session.error else said
+        if self.session.error:
+            return f"Spark is not available: {self.session.error}"
+        return "Spark has ended: restart the kernel." if self.session.result else "Spark is starting …"
 
     def _next_steps(self, state: WorkbenchState) -> Part:
         def advises(compaction: bool) -> bool:

@@ -233,7 +233,8 @@ def test_what_delta_itself_may_not_write_is_left_to_it_with_a_word(
     head = handmade.protocol(writer=version)
     head["protocol"] |= {"writerFeatures": features}
     table = handmade.write_log(tmp_path, [head, *(handmade.add(f"{name}.parquet") for name in "ab")])
-    assert "only a Delta that knows it rewrites" in str(refuse_table(None, open_table(table).plan_compaction()))
+    plan = open_table(table).plan_compaction()
+    assert "only a Delta that knows it rewrites" in str(refuse_table(None, plan))
 
 
 def test_a_default_that_only_spark_reads_from_files_without_the_column_is_refused(tmp_path: Path) -> None:
