@@ -61,7 +61,8 @@ def one_line(text: str) -> str:
 def reason_of(error: BaseException) -> str:
     """Return the line of an error of Spark or Java that says what was wrong, without full stop."""
     # What Python raised in a worker, the innermost cause with a file, Spark's outermost, the innermost.
-    text = str(error) or type(error).__name__
+    # PySpark 3.5 writes a missing message as "None".
+    text = type(error).__name__ if str(error) in ("", "None") else str(error)
     causes = [line for _, line in _RAISED.findall(text)] or _CAUSE.findall(text)
     with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
     of_spark = [cause for cause in causes if cause.startswith("[")]

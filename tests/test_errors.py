@@ -80,8 +80,10 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
             'Schema that cannot be merged: "struct<a:string>"',
         ),
         ("", "RuntimeError"),
+        # PySpark 3.5's text of an error without a message.
+        ("None", "RuntimeError"),
     ],
-    ids=["Spark's", "Python's", "Java's", "a worker's start", "in the next lines", "none"],
+    ids=["Spark's", "Python's", "Java's", "a worker's start", "in the next lines", "none", "None"],
 )
 def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> None:
     assert errors.reason_of(RuntimeError(message)) == reason

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
 from compaction_kit.compat import has_jvm, java_class
-from compaction_kit.errors import StorageError
+from compaction_kit.errors import StorageError, reason_of
 from compaction_kit.session import get_spark
 from compaction_kit.storage.store import MOST_REQUESTS, S3_SCHEMES
 
@@ -175,10 +175,9 @@ def _converting(path: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        if "FileNotFoundException" in (text := str(error) or type(error).__name__):
+        if "FileNotFoundException" in str(error):
             raise FileNotFoundError(errno.ENOENT, "it doesn't exist", path) from None
-        causes = re.findall(r"(?:Caused by: |^: )(?:[\w.$]+: )?(.*\S)", text, re.MULTILINE)
-        raise OSError(errno.EIO, (causes or [text])[-1], path) from None
+        raise OSError(errno.EIO, reason_of(error), path) from None
 
 
 def _parsed(statuses: Any) -> list[tuple[str, dict[str, Any]]]:
