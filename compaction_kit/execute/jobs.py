@@ -53,12 +53,6 @@ class _Group:
         self._name = f"compaction-kit-{uuid.uuid4().hex[:8]}"
         self._done: dict[int, SparkJob] = {}
 
-    def begin(self) -> None:
-        if self._has_jvm:
-            self._spark.sparkContext.setJobGroup(self._name, "compaction_kit", interruptOnCancel=True)
-        else:
-            self._spark.addTag(self._name)
-
     def look(self) -> Watched:
         if not self._has_jvm:
             return Watched([], 0, 1)
@@ -86,59 +80,63 @@ class _Group:
         found = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._name))
         jobs = [job for job in found if job is not None]
         stages = (tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds)
-        return not any(job.status == "RUNNING" for job in jobs) and not any(
-            stage.numActiveTasks for stage in stages if stage is not None
-        )
+        is_running = any(job.status == "RUNNING" for job in jobs)
+        return not is_running and not any(stage and stage.numActiveTasks for stage in stages)
 
-
-def run_watched(
-    spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], object], is_final: bool = True
-) -> T:
-    """Call `work` in a thread of its own until it is done, and return what it returned or raise its error.
-
-    `watch` is called about ten times a second, and once when all is done, with what is known of the work's
-    jobs. When it raises, or Ctrl-C is pressed, these are cancelled, and WorkCancelled is raised; with
-    `is_final` not if the work was done all the same.
-    """
-    group = _Group(spark)
-
-    def body() -> T:
-        group.begin()
-        return work()
-
-    outcome = in_thread(spark, body)
-    stopped: BaseException | None = None
-    is_done = False
-    while not is_done:
-        try:
-            is_done = bool(wait([outcome], POLL_SECONDS).done)
-            if stopped is None:
-                watch(group.look())
+    def run(self, work: Callable[[], T], tick: Callable[[], object], is_final: bool) -> T:
+        def body() -> T:
+            if self._has_jvm:
+                self._spark.sparkContext.setJobGroup(self._name, "compaction_kit", interruptOnCancel=True)
             else:
-                # Again and again: a cancellation before the first job starts is lost.
-                group.cancel()
-        except BaseException as error:
-            stopped = error
-    failure = outcome.exception()
-    if failure is not None:
-        # Delta rewrites bins in threads of its own, whose jobs go on writing when the first has failed.
-        end = time.monotonic() + _ENDING_SECONDS
-        with contextlib.suppress(Exception):
-            while time.monotonic() < end and not group.cancel():
-                time.sleep(POLL_SECONDS / 2)
-        # Nobody has cancelled the work of a session that has died.
-        if isinstance(stopped, DEAD):
-            raise failure
-    if stopped is not None and not (is_final and failure is None):
-        raise WorkCancelled from stopped
-    return outcome.result()
+                self._spark.addTag(self._name)
+            return work()
+
+        outcome = in_thread(self._spark, body)
+        stopped: BaseException | None = None
+        is_done = False
+        while not is_done:
+            try:
+                is_done = bool(wait([outcome], POLL_SECONDS).done)
+                if stopped is None:
+                    tick()
+                else:
+                    # Again and again: a cancellation before the first job starts is lost.
+                    self.cancel()
+            except BaseException as error:
+                stopped = error
+        failure = outcome.exception()
+        if failure is not None:
+            # Delta rewrites bins in threads of its own, whose jobs go on writing when the first has failed.
+            end = time.monotonic() + _ENDING_SECONDS
+            with contextlib.suppress(Exception):
+                while time.monotonic() < end and not self.cancel():
+                    time.sleep(POLL_SECONDS / 2)
+            # Nobody has cancelled the work of a session that has died.
+            if isinstance(stopped, DEAD):
+                raise failure
+        if stopped is not None and not (is_final and failure is None):
+            raise WorkCancelled from stopped
+        return outcome.result()
 
 
 def run_cancellable(
     spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool = True
 ) -> T:
-    """Call `work` as `run_watched` does, with a `tick` that needs nothing of its jobs."""
-    return run_watched(spark, work, lambda _: tick(), is_final)
+    """Call `work` in a thread of its own until it is done, and return what it returned or raise its error.
+
+    `tick` is called about ten times a second, and once when all is done. When it raises, or Ctrl-C is
+    pressed, the work's jobs are cancelled, and WorkCancelled is raised; with `is_final` not if the work was
+    done all the same.
+    """
+    return _Group(spark).run(work, tick, is_final)
+
+
+def run_watched(
+    spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], object], is_final: bool = True
+) -> T:
+    """Call `work` as `run_cancellable` does; `watch` takes what is known of its jobs."""
+    group = _Group(spark)
+    return group.run(work, lambda: watch(group.look()), is_final)
 
 
 def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
