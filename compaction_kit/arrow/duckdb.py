@@ -53,9 +53,8 @@ def compare_quickly(
     if setting := legacy_setting(spark):
         raise NotCompared(setting)
     partitions: dict[tuple[Any, ...], int] = {}
-    store = snapshot.store
+    store, proved = snapshot.store, Fingerprint(0, (0, 0))
     files = [_files(store, adds, partitions) for adds in (gone, new)]
-    proved = Fingerprint(0, (0, 0))
     if store.is_local:
         proved, files = _compare_bytes(spark, files, watch)
     if not any(files):
