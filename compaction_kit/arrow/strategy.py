@@ -234,7 +234,8 @@ class _ArrowRun:
 
     def _compare(self, lines: Iterable[str]) -> Fingerprint:
         """Compare the rows that file actions remove and add, before they are committed."""
-        actions = [json.loads(line) for line in lines]
+        # All lines at once, which takes half the time.
+        actions = json.loads(f"[{','.join(lines)}]")
         gone = [as_add(action["remove"]) for action in actions if "remove" in action]
         return compare(self._run, gone, [action for action in actions if "add" in action])
 
