@@ -14,7 +14,7 @@ from compaction_kit.history.content import read_content
 from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, latest_by_path
 from compaction_kit.history.versions import read_log_expiry
 from compaction_kit.log.listing import Kind
-from compaction_kit.log.paths import is_within
+from compaction_kit.log.paths import deletion_vector_file, is_within, log_path
 from compaction_kit.retention import GUARD, IGNORE_RETAIN, LOG_PROPERTY, PROPERTY, in_words, parse_retention
 from compaction_kit.text import format_count, format_list, parse_count
 from compaction_kit.vacuum.run import ranges
@@ -67,8 +67,7 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
     for version in given:
         why = f"the latest is {needs.latest}" if version > needs.latest else "the log lacks commits for it"
         if version in in_log:
-            missing = needs.missing_of(version)
-            if not missing:
+            if not (missing := needs.missing_of(version)):
                 continue
             why = f"{format_count(len(missing), 'needed file')} missing ({format_list(missing)})"
         raise InvalidArgumentError(
@@ -88,14 +87,15 @@ def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int)
     _refuse_links(needs)
     files = needs.folder.files
     paths = files["path"].combine_chunks()
-    wanted = pa.concat_arrays([_NO_PATHS, *map(needs.of_version, keep)])
+    old = pc.less(files["modification_time"], since).combine_chunks()
     # The first reason that applies to a file counts.
     reasons = {
+        "live, but a plain VACUUM deletes it": pc.and_(_is_among(paths, _unknown_to_vacuum(needs)), old),
         "live": _is_among(paths, needs.live.filter(needs.live["is_data"])["path"]),
         VECTORS: _is_among(paths, needs.live["path"]),
         "removed within the retention": _is_among(paths, needs.young_tombstones(since)["path"]),
-        "written within the retention": pc.greater_equal(files["modification_time"], since).combine_chunks(),
-        NEEDED: _is_among(paths, wanted),
+        "written within the retention": pc.invert(old),
+        NEEDED: _is_among(paths, *map(needs.of_version, keep)),
         # Hadoop reads the text before a colon as a scheme, and VACUUM fails there: at a path with a colon in
         # its first part, and at a file whose checksum it looks for (ChecksumFileSystem.getChecksumFile).
         "a colon in its name": pc.match_substring_regex(paths, "^[^/]*:|:[^/]*$"),
@@ -183,21 +183,27 @@ def _refuse_links(needs: FilesByVersion) -> None:
             )
 
 
+def _unknown_to_vacuum(needs: FilesByVersion) -> pa.Array:
+    """Return live files that Delta takes for orphans: it compares encoded paths, of vectors relative ones."""
+    live, store = needs.snapshot.live, needs.snapshot.store
+    named = pa.table([live["path"], needs.live["path"][: len(live)]], ["log", "place"])
+    odd = [pair.values() for pair in named.filter(pc.field("log") != pc.field("place")).to_pylist()]
+    found = [place for path, place in odd if not path.replace(":", "%3A").endswith(log_path(place))]
+    ids = pc.unique(live["deletion_vector_id"].filter(pc.starts_with(live["deletion_vector_id"], "p")))
+    return pa.array([*found, *(deletion_vector_file(one, store) for one in ids.to_pylist())], pa.string())
+
+
 def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.Array) -> pa.Table:
-    paths, sizes = on_disk["path"].combine_chunks(), on_disk["size_bytes"]
+    paths, sizes = on_disk["path"].combine_chunks(), on_disk["size_bytes"].to_numpy()
     live = _is_among(paths, needs.live["path"])
     data = _is_among(paths, needs.live.filter(needs.live["is_data"])["path"])
     known = pc.or_(live, _is_among(paths, needs.files["path"], needs.tombstones["path"]))
     vectors = pc.and_not(live, data)
     kinds = {"live": data} | ({VECTORS: vectors} if pc.any(vectors).as_py() else {})
     kinds |= {"tombstoned": pc.and_not(known, live), "orphaned": pc.invert(known)}
-    is_kept = pc.invert(_is_among(paths, deleted))
-
-    def total(mask: pa.Array) -> int:
-        return pc.sum(sizes.filter(mask)).as_py() or 0
-
-    after = [total(pc.and_(mask, is_kept)) for mask in kinds.values()]
-    now = [*map(total, kinds.values())]
+    masks, is_kept = [*kinds.values()], pc.invert(_is_among(paths, deleted))
+    both = (masks, [pc.and_(mask, is_kept) for mask in masks])
+    now, after = ([int(sizes @ mask.to_numpy(zero_copy_only=False)) for mask in some] for some in both)
     return pa.table({"kind": [*kinds], "size_bytes": now, "size_bytes_after": after})
 
 

@@ -45,7 +45,8 @@ class VacuumPlan(WithFiles, Plan):
             such folders is left for the next time.
         kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
             within the retention", "needed by a kept version", "a colon in its name" (VACUUM can't delete
-            such a file), "deletion vectors" (of live files); not of hidden files, such as the log.
+            such a file), "deletion vectors" (of live files), "live, but a plain VACUUM deletes it" (Delta
+            doesn't know paths that it would encode in another way); not of hidden files, such as the log.
         storage: The bytes of files that aren't hidden, before and after, by kind: "live", "deletion vectors"
             (of live files, if there are any), "tombstoned", "orphaned".
         versions: The versions in the log: version, timestamp, readable and readable_after, with the values
@@ -152,9 +153,8 @@ class VacuumPlan(WithFiles, Plan):
         lost = f"{len(self.versions_lost):,}" if self.versions_lost else "none"
         now = format_count(self.versions["readable"].to_pylist().count(YES), "readable version")
         title = f"VACUUM would lose {lost} of {now} and free {format_size(self.size_bytes)}"
-        if many := len(self.content_survives_as):
-            where = "another version" if many == 1 else "others"
-            title += f"; the rows of {many:,} of them survive in {where}"
+        if n := len(self.content_survives_as):
+            title += f"; the rows of {n:,} of them survive in {'another version' if n == 1 else 'others'}"
         return plots.vacuum(self.storage, self.versions, title)
 
     def _cost(self) -> str:
@@ -163,10 +163,7 @@ class VacuumPlan(WithFiles, Plan):
             cost = f"{format_count(len(lost), 'version')} that can be read now would be lost: {ranges(lost)}."
         if survivors := self.content_survives_as:
             by, own = self.content_survives_by, {self.version + 2: "VACUUM's own commit"}
-            pairs = [
-                f"{version} as {own.get(other, other)} ({by[version]})"
-                for version, other in survivors.items()
-            ]
+            pairs = [f"{one} as {own.get(other, other)} ({by[one]})" for one, other in survivors.items()]
             cost += f" The same content can still be read as another version: {format_list(pairs)}."
         return cost
 
@@ -181,11 +178,9 @@ class VacuumPlan(WithFiles, Plan):
         which = f"All files of version{'s' * (len(versions) > 1)} {ranges(versions)} are kept"
         if self.retention > self.table_retention:
             return f"{which}."
-        for row in self.kept.to_pylist():
-            if row["reason"] == decide.NEEDED:
-                files = format_files(row["num_files"], row["size_bytes"])
-                return f"{which}; a plain VACUUM would delete {files} of them."
-        return f"{which}; a plain VACUUM would keep them too."
+        rows = self.kept.filter(pc.field("reason") == decide.NEEDED).to_pylist()
+        needed = [format_files(row["num_files"], row["size_bytes"]) for row in rows]
+        return f"{which}; a plain VACUUM would {f'delete {needed[0]} of them' if rows else 'keep them too'}."
 
 
 def plan_vacuum(

@@ -109,6 +109,23 @@ def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None
     assert (number, stored["deletion vectors"], stored["live"]) == (1, (size, size), (2, 2))
 
 
+def test_live_files_that_a_plain_vacuum_deletes_are_kept_with_a_word(spark: SparkSession, aged: Aged) -> None:
+    """Any character may be percent-encoded (RFC 2396), and Delta compares paths as Java encodes them."""
+    names = ["a%20b", "d/é", "%C3%A9", "p%3D1/a", "./dot", "x/../up", "%62"]
+    table = aged((30, [add(name) for name in names]))
+    vector = {"storageType": "p", "pathOrInlineDv": f"file:{table}/v.bin", "offset": 1, "sizeInBytes": 3}
+    drop_file(table, "v.bin", 30)
+    handmade.write_commit(table, 1, [handmade.remove("d/é"), add("d/é", vector=vector | {"cardinality": 1})])
+    for path in table.rglob("*"):
+        if path.is_file() and "_delta_log" not in path.parts:
+            age_file(path, 30)
+    plan = open_table(table).plan_vacuum()
+    at_risk = {path for path in listed(spark, table) if (table / path).is_file()}
+    assert at_risk == {"é", "p=1/a", "b", "v.bin"}
+    assert plan.num_files == 0
+    assert rows(plan.kept)["live, but a plain VACUUM deletes it"][0] == len(at_risk)
+
+
 def test_a_tombstone_goes_when_it_is_older_than_the_retention(aged: Aged) -> None:
     def gone(property_: str = "interval 1 week", **arguments: Any) -> list[str]:
         head = metadata(configuration={"delta.deletedFileRetentionDuration": property_})
