@@ -28,6 +28,7 @@ _CUBE_STATES = {
     NEW: ("", "without a cube"),
     PARTIAL: ("", "from {cubes} below {complete}"),
     COMPLETE: ("complete cubes, of {complete} or more, are not rewritten", ""),
+    SINGLE: ("no file is new, and there is no other cube to merge", ""),
     OTHER_COLUMNS: (
         "only OPTIMIZE … FULL rewrites files of other clustering columns",
         "clustered by other columns",
@@ -36,7 +37,6 @@ _CUBE_STATES = {
         "only OPTIMIZE … FULL rewrites files that another system has clustered",
         "clustered by another system",
     ),
-    SINGLE: ("no file is new, and there is no other cube to merge", ""),
 }
 
 
@@ -182,17 +182,12 @@ def why_empty(plan: BinPlan) -> str:
     """Say why an empty plan has no bin, as the end of a sentence."""
     if plan.source.num_files == 0:
         return f"no file matches{_suggestion(plan)}"
-    if plan.clustered_by:
-        one = {SINGLE: "all files are in one cube", COMPLETE: "all files are in complete cubes"}
-        one |= {state: _CUBE_STATES[state][0] for state in (OTHER_COLUMNS, OTHER_PROVIDER)}
-        states = set(plan.cubes["state"].to_pylist())
-        apart = [one[state] for state in (OTHER_COLUMNS, OTHER_PROVIDER) if state in states]
-        mixed = "no file is new, and no two cubes are incomplete"
-        if apart:
-            mixed = f"no file is new, no two cubes are incomplete, and {' and '.join(apart)}"
-        return mixed if len(states) > 1 else one.get(states.pop(), mixed)
     if plan.packed.num_bins:
         return "all rows of the files that share a bin are deleted, and then OPTIMIZE commits nothing"
+    if plan.clustered_by:
+        complete, states = format_size(plan.planner.rules.cubes.complete), plan.cubes["state"].to_pylist()
+        stay = (why.format(complete=complete) for state, (why, _) in _CUBE_STATES.items() if state in states)
+        return ", and ".join(stay)
     if plan.unbounded.num_bins:
         positions, bin_ids = plan.unbounded.members
         smallest, number = np.bincount(bin_ids, plan.source.sizes[positions]).min(), plan.unbounded.num_bins
