@@ -125,12 +125,13 @@ class CompactionPlan(BinPlan):
         """
         if self.planner.clustering is None:
             raise InvalidArgumentError("amplification() needs cubes, and this table isn't clustered.")
-        cubes, size = self.planner.rules.cubes, parse_size(append_bytes, "append_bytes")
+        files, size = self.planner.clustering.cubed, parse_size(append_bytes, "append_bytes")
         if min_cube_size is not None:
-            cubes = replace(cubes, complete=parse_size(min_cube_size, "min_cube_size"))
+            least = parse_size(min_cube_size, "min_cube_size")
+            files = replace(files, limits=replace(files.limits, complete=least))
         written = self.thresholds.max_file_size, self.planner.model.overhead
-        files = self.planner.clustering.cubed.clustered(self.packing, *written)
-        return amplify(files, cubes, size, parse_count(times, "times"), *written)
+        files = files.clustered(self.packing, *written)
+        return amplify(files, size, parse_count(times, "times"), *written)
 
     @property
     def _handle(self) -> Handle:

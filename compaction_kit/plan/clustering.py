@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -49,6 +49,7 @@ class CubedFiles:
         cube_of: The number of the file's cube, in the order of the cubes' ids, int64; `NO_CUBE` without one.
         is_apart: Whether another system has clustered the file, or by other columns, bool.
         order: Positions of the files to choose from, in OPTIMIZE's order: those without a cube come first.
+        limits: From which size on a cube is complete, and how large a new one may be.
     """
 
     sizes: np.ndarray
@@ -56,27 +57,27 @@ class CubedFiles:
     cube_of: np.ndarray
     is_apart: np.ndarray
     order: np.ndarray
+    limits: CubeSizes
 
-    def is_complete(self, cubes: CubeSizes) -> np.ndarray:
+    def is_complete(self) -> np.ndarray:
         """Return whether each file is in a complete cube, bool."""
         is_ours = (self.cube_of != NO_CUBE) & ~self.is_apart
         # Files without a cube count at the last place.
         totals = np.zeros(self.cube_of.max(initial=NO_CUBE) + 2, np.int64)
         counted = self.order[is_ours[self.order]]
         np.add.at(totals, self.cube_of[counted], self.logical_bytes[counted])
-        complete: np.ndarray = is_ours & (totals[self.cube_of] >= cubes.complete)
+        complete: np.ndarray = is_ours & (totals[self.cube_of] >= self.limits.complete)
         return complete
 
-    def select(self, cubes: CubeSizes, full: bool = False) -> np.ndarray:
+    def select(self, full: bool = False) -> np.ndarray:
         """Return the positions of the files that OPTIMIZE rewrites, in its order.
 
         With `full` files of other columns or providers are rewritten too, as by OPTIMIZE … FULL.
         """
         is_apart = self.is_apart[self.order]
         ours, others = self.order[~is_apart], self.order[is_apart]
-        is_complete = self.is_complete(cubes)
         chosen = self._last_first(ours)
-        chosen = chosen[~is_complete[chosen]]
+        chosen = chosen[~self.is_complete()[chosen]]
         if full and len(others):
             return np.concatenate([chosen, others])
         numbers = self.cube_of[chosen]
@@ -84,11 +85,11 @@ class CubedFiles:
             return chosen[:0]
         return self._last_first(chosen)
 
-    def pack(self, cubes: CubeSizes, full: bool = False) -> Packing:
+    def pack(self, full: bool = False) -> Packing:
         """Pack the files that OPTIMIZE rewrites into bins, each of which becomes one cube."""
         one_group, everything = np.zeros(len(self.sizes), np.int64), np.ones(len(self.sizes), dtype=bool)
-        packer = Packer(self.select(cubes, full), self.sizes, one_group)
-        return packer.pack(everything, cubes.most, keep_lone=True)
+        packer = Packer(self.select(full), self.sizes, one_group)
+        return packer.pack(everything, self.limits.most, keep_lone=True)
 
     def clustered(self, packing: Packing, max_file_size: int, overhead: int) -> Self:
         """Return the files after the bins were rewritten as one cube each, whose sizes are predicted.
@@ -112,9 +113,9 @@ class CubedFiles:
         new = np.full(count, size_bytes // count), np.full(count, NO_CUBE)
         return self._with(np.arange(len(self.sizes)), *new)
 
-    def count_cubes(self, cubes: CubeSizes) -> tuple[int, int]:
+    def count_cubes(self) -> tuple[int, int]:
         """Return how many cubes are complete, and how many are not; without those of other columns."""
-        is_complete, in_cube = self.is_complete(cubes), (self.cube_of != NO_CUBE) & ~self.is_apart
+        is_complete, in_cube = self.is_complete(), (self.cube_of != NO_CUBE) & ~self.is_apart
         complete, partial = (
             len(np.unique(self.cube_of[which])) for which in (is_complete, in_cube & ~is_complete)
         )
@@ -123,12 +124,13 @@ class CubedFiles:
     def _with(self, stay: np.ndarray, sizes: np.ndarray, cube_of: np.ndarray) -> Self:
         """Return some of the files, by position, and new ones."""
         numbers = np.append(self.cube_of[stay], cube_of)
-        return type(self)(
-            np.append(self.sizes[stay], sizes),
-            np.append(self.logical_bytes[stay], sizes),
-            numbers,
-            np.append(self.is_apart[stay], np.zeros(len(sizes), dtype=bool)),
-            np.argsort(numbers, kind="stable"),
+        return replace(
+            self,
+            sizes=np.append(self.sizes[stay], sizes),
+            logical_bytes=np.append(self.logical_bytes[stay], sizes),
+            cube_of=numbers,
+            is_apart=np.append(self.is_apart[stay], np.zeros(len(sizes), dtype=bool)),
+            order=np.argsort(numbers, kind="stable"),
         )
 
     def _last_first(self, order: np.ndarray) -> np.ndarray:
@@ -155,7 +157,7 @@ class Clustering:
         self, files: Files, columns: Sequence[str], rules: SessionRules, among: np.ndarray | None = None
     ):
         """Take live files, and which of them to choose from, bool."""
-        self.columns, self._files, self._sizes = tuple(columns), files, rules.cubes
+        self.columns, self._files = tuple(columns), files
         self._among = np.ones(files.num_files, dtype=bool) if among is None else among
         tags = files.snapshot.clustering_tags
         ids, self._columns_of = one_array(tags["cube_id"]), one_array(tags["cube_columns"])
@@ -171,15 +173,15 @@ class Clustering:
         order = np.lexsort((places, cube_of))
         is_apart = self._is_other | self._is_foreign
         self.cubed = CubedFiles(
-            files.sizes, _logical_bytes(files), cube_of, is_apart, order[self._among[order]]
+            files.sizes, _logical_bytes(files), cube_of, is_apart, order[self._among[order]], rules.cubes
         )
 
     def states(self, full: bool = False) -> np.ndarray:
         """Return for each file why OPTIMIZE rewrites it or not, as text."""
-        is_complete, is_new = self.cubed.is_complete(self._sizes), self.cubed.cube_of == NO_CUBE
+        is_complete, is_new = self.cubed.is_complete(), self.cubed.cube_of == NO_CUBE
         conditions = [~self._among, self._is_foreign, self._is_other, is_complete, is_new]
         found = np.select(conditions, [CLEAN, OTHER_PROVIDER, OTHER_COLUMNS, COMPLETE, NEW], PARTIAL)
-        if not len(self.cubed.select(self._sizes, full)):
+        if not len(self.cubed.select(full)):
             found[found == PARTIAL] = SINGLE
         return found
 
@@ -191,7 +193,7 @@ class Clustering:
         their number), state (string, see `states`), is_rewritten (bool).
         """
         is_chosen = np.zeros(self._files.num_files, dtype=bool)
-        is_chosen[self.cubed.select(self._sizes, full)] = True
+        is_chosen[self.cubed.select(full)] = True
         table = pa.table(
             {
                 "cube": self.cubed.cube_of,
@@ -215,7 +217,7 @@ class Clustering:
 
         If the first file is larger than a bin, OPTIMIZE counts an empty bin before it (groupFilesIntoBins).
         """
-        has_empty = packing.num_bins > 0 and self._files.sizes[packing.order[0]] > self._sizes.most
+        has_empty = packing.num_bins > 0 and self._files.sizes[packing.order[0]] > self.cubed.limits.most
         num_bins = packing.num_bins + int(has_empty)
         cube_of = self.cubed.cube_of
         in_cube = (cube_of != NO_CUBE) & (full | ~self._is_other) & self._among
@@ -233,9 +235,7 @@ class Clustering:
         return {"numBins": num_bins, "clusteringStats": stats}
 
 
-def amplify(
-    files: CubedFiles, cubes: CubeSizes, append_bytes: int, times: int, max_file_size: int, overhead: int
-) -> pa.Table:
+def amplify(files: CubedFiles, append_bytes: int, times: int, max_file_size: int, overhead: int) -> pa.Table:
     """Append and run OPTIMIZE in turns, on sizes alone; see `CompactionPlan.amplification`.
 
     The ids of new cubes are random, so the order of several partial cubes is not known; here it is that in
@@ -244,10 +244,10 @@ def amplify(
     rows = []
     for number in range(1, times + 1):
         files = files.appended(append_bytes, max_file_size)
-        packing = files.pack(cubes)
+        packing = files.pack()
         rewritten = int(files.sizes[packing.members[0]].sum())
         files = files.clustered(packing, max_file_size, overhead)
-        rows.append((number, append_bytes, rewritten, *files.count_cubes(cubes)))
+        rows.append((number, append_bytes, rewritten, *files.count_cubes()))
     return pa.table(dict(zip(_AMPLIFIED, np.array(rows, np.int64).T, strict=True)))
 
 

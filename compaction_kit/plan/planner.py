@@ -107,7 +107,7 @@ class Planner:
             InvalidArgumentError: There is no such order or column.
         """
         if self.clustering is not None:
-            return self.clustering.cubed.pack(self.rules.cubes, full)
+            return self.clustering.cubed.pack(full)
         if self.to_purge is not None:
             return self.packer(SIZE).pack(self.to_purge, thresholds.max_file_size, keep_lone=True)
         for name in zorder_by:
