@@ -193,8 +193,7 @@ class Files:
 
     def plot(self, small_file_size: int | str | None = None) -> plots.Chart:
         """Draw the histogram, with the small files marked."""
-        limit = self.small_file_size(small_file_size)
-        return plots.file_sizes(self.histogram(), limit, int((self.sizes < limit).sum()))
+        return plots.file_sizes(self.sizes, self.small_file_size(small_file_size))
 
     def plot_extents(self, column: str, after: Files | None = None, figure: Any = None) -> plots.Chart:
         """Draw a bar a file from the minimum to the maximum of a data column, as the stats have them.

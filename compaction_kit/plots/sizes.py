@@ -26,16 +26,12 @@ _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
 BEFORE_AFTER_HEIGHT, _TICKS_WIDTH = 3.6, 0.66
 
 
-def file_sizes(histogram: Histogram, small_file_size: int, num_small: int | None = None) -> Chart:
-    """Draw files above and bytes below, by size; buckets below the threshold are marked as small.
-
-    `num_small` is how many files are below it; None if it is the bound of a bucket.
-    """
-    small, total = histogram.edges[1:] <= small_file_size, int(histogram.num_files.sum())
-    num_small = int(histogram.num_files[small].sum()) if num_small is None else num_small
-    verb = "is" if num_small == 1 else "are"
-    title = f"{num_small:,} of {format_count(total, 'file')} {verb} under {format_size(small_file_size)}"
-    figure = style.chart(6.4, 3.6, title if total else "The table has no files")
+def file_sizes(sizes: np.ndarray, small_file_size: int) -> Chart:
+    """Draw files above and bytes below, by size; buckets below the threshold are marked as small."""
+    histogram, num_small = Histogram.of(sizes), int((sizes < small_file_size).sum())
+    small, verb = histogram.edges[1:] <= small_file_size, "is" if num_small == 1 else "are"
+    title = f"{num_small:,} of {format_count(len(sizes), 'file')} {verb} under {format_size(small_file_size)}"
+    figure = style.chart(6.4, 3.6, title if len(sizes) else "The table has no files")
     axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _size_axis(axes[1], [histogram], [small_file_size])
     _panel(axes, histogram, small, _tops([histogram], _ROOM_FOR_BOTH))

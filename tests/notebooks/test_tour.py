@@ -7,10 +7,7 @@ import nbformat
 import pytest
 import tour
 
-PLOT = (
-    "from compaction_kit import plots\nfrom compaction_kit.file_stats import Histogram\nimport numpy as np\n"
-    "plots.file_sizes(Histogram.of(np.array([100, 200])), 1024)"
-)
+PLOT = "from compaction_kit import plots\nimport numpy as np\nplots.file_sizes(np.array([100, 200]), 1024)"
 
 
 def run_tour(folder: Path, *cells: str) -> int:

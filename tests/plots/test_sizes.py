@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
-from compaction_kit.file_stats import Histogram
 from compaction_kit.text import GIB, KIB, MIB
 
 SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])
@@ -23,7 +22,7 @@ def heights(axes: Axes) -> float:
 
 
 def test_the_sizes_figure_says_how_many_are_small_and_draws_every_file() -> None:
-    figure = plots.file_sizes(Histogram.of(SIZES), 16 * MIB)
+    figure = plots.file_sizes(SIZES, 16 * MIB)
     assert str(figure.get_label()) == "3 of 4 files are under 16 MiB"
     files, size = figure.axes
     assert heights(files) == 4
@@ -64,7 +63,7 @@ def test_figures_of_nothing_say_so() -> None:
     nothing = np.array([], np.int64)
     limits: Any = {"min_file_size": MIB, "max_file_size": MIB}
     for figure, says in (
-        (plots.file_sizes(Histogram.of(nothing), MIB), "The table has no files"),
+        (plots.file_sizes(nothing, MIB), "The table has no files"),
         (plots.before_after(nothing, nothing, **limits), "0 → 0 files, "),
         (plots.before_after(nothing, np.array([MIB]), **limits), "0 → 1 file, "),
         (plots.bins(bins_table([], []), nothing, MIB, [], ""), "0 files in 0 bins"),
@@ -82,7 +81,7 @@ def plan_of(before: np.ndarray, after: np.ndarray, lower: int, upper: int, large
 def test_names_of_thresholds_and_numbers_are_over_no_bar(minimum: int) -> None:
     sizes = np.repeat(SIZES, [300, 400, 500, 600])
     drawn = [
-        plots.file_sizes(Histogram.of(sizes), minimum),
+        plots.file_sizes(sizes, minimum),
         plots.before_after(sizes, SIZES, min_file_size=minimum, max_file_size=minimum, largest=GIB),
         plan_of(sizes, SIZES, minimum, minimum, GIB),
     ]
@@ -101,7 +100,7 @@ def test_the_sizes_beside_the_axes_have_room_in_wider_fonts_too() -> None:
     for figure in (
         plots.before_after(sizes, sizes, min_file_size=KIB, max_file_size=GIB, largest=MIB),
         plan_of(sizes, sizes, KIB, GIB, MIB),
-        plots.file_sizes(Histogram.of(sizes), MIB),
+        plots.file_sizes(sizes, MIB),
     ):
         figure.draw_without_rendering()
         for axis in figure.axes[:4]:

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from compaction_kit import plots
-from compaction_kit.file_stats import Histogram
 from compaction_kit.text import KIB, MIB
 
 SIZES = np.array([10 * KIB, 12 * KIB, 3 * MIB, 40 * MIB])
 
 
 def test_html_has_the_figures_words_follows_the_pages_theme_and_leaves_the_page_alone() -> None:
-    figures = [plots.file_sizes(Histogram.of(SIZES), MIB) for _ in range(2)]
+    figures = [plots.file_sizes(SIZES, MIB) for _ in range(2)]
     figures[0].set_label('1 < 2 & "so"')
     first, second = map(plots.to_html, figures)
     assert first.startswith("<svg ")
@@ -30,7 +29,7 @@ def test_html_has_the_figures_words_follows_the_pages_theme_and_leaves_the_page_
 
 
 def test_a_figure_of_many_parts_is_shown_as_pixels() -> None:
-    figure = plots.file_sizes(Histogram.of(SIZES), MIB)
+    figure = plots.file_sizes(SIZES, MIB)
     figure.axes[0].scatter(range(9_000), range(9_000), s=range(9_000))
     assert 'src="data:image/png;base64,' in plots.to_html(figure)
 
@@ -68,7 +67,7 @@ def test_a_name_is_drawn_as_it_is(name: str, caplog: pytest.LogCaptureFixture) -
 
 def test_settings_of_matplotlib_are_left_alone_by_figures_drawn_at_once() -> None:
     before = dict(mpl.rcParams)
-    figures = [plots.file_sizes(Histogram.of(SIZES), MIB) for _ in range(6)]
+    figures = [plots.file_sizes(SIZES, MIB) for _ in range(6)]
     with ThreadPoolExecutor(3) as pool:
         drawn = list(pool.map(plots.to_svg, figures))
     assert all("</text>" in svg for svg in drawn)
