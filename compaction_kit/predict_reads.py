@@ -35,7 +35,7 @@ from compaction_kit.reads import frame_at, prepare_read
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import plain_path, uri
-from compaction_kit.text import as_html_table, format_change, format_count, format_size
+from compaction_kit.text import format_change, format_count, format_size
 
 _MOST_COLUMNS = 3
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
@@ -90,8 +90,12 @@ class ReadPrediction(Record):
         )
 
     def facts(self) -> dict[str, str]:
-        """Return the files that the query opens in each layout."""
-        return {row[0]: f"{row[1]} of {row[2]} file{'s' * (row[2] != '1')}, {row[3]}" for row in self._rows()}
+        """Return the files that the query opens in each layout, and their size."""
+        return {
+            row["layout"]: f"{row['files_opened']:,} of {format_count(row['num_files'], 'file')}, "
+            f"{format_size(row['bytes_opened'])}"
+            for row in self.layouts.to_pylist()
+        }
 
     def plot(self) -> "plots.Chart":
         """Draw the files opened in each layout."""
@@ -100,15 +104,8 @@ class ReadPrediction(Record):
         return plots.layouts(self.finding, opened, self.facts(), what, self.query)
 
     def parts(self) -> Sequence[object]:
-        """Return the sentences, the layouts as a table, and drawn."""
-        head = ("layout", "files opened", "of", "bytes in them")
-        return self.explain(), as_html_table(head, self._rows()), self.plot()
-
-    def _rows(self) -> list[list[str]]:
-        return [
-            [layout, f"{opened:,}", f"{files:,}", format_size(size_bytes)]
-            for layout, files, opened, size_bytes in (row.values() for row in self.layouts.to_pylist())
-        ]
+        """Return the sentences, the layouts, and the figure."""
+        return self.explain(), self.facts(), self.plot()
 
 
 def predict_reads(

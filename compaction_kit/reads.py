@@ -1,7 +1,7 @@
 """Time one query at two versions of a table, to see what a compaction changed for readers."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -124,10 +124,6 @@ class ReadComparison(Record):
             (self.files_before, self.files_after),
             (self.bytes_before, self.bytes_after),
         )
-
-    def parts(self) -> Sequence[object]:
-        """Return the facts and the figure."""
-        return self.facts(), self.plot()
 
 
 class Read(NamedTuple):

@@ -21,8 +21,8 @@ class Record:
         raise NotImplementedError
 
     def parts(self) -> Sequence[object]:
-        """Return what notebooks and reports show, in order: facts, sentences, small tables, figures."""
-        return (self.facts(),)
+        """Return what notebooks and reports show, in order; by default the facts, and the figure if any."""
+        return self.facts(), *([self.plot()] if hasattr(self, "plot") else [])
 
     def summary(self) -> str:
         """Return the facts, one per line, with names and values aligned."""

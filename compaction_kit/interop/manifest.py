@@ -95,10 +95,6 @@ class ManifestCheck(Record):
         refused = self.refusal and f"Delta refuses to generate a manifest: {self.refusal}"
         return facts | {"what to do": refused or _AGAIN}
 
-    def parts(self) -> tuple[object, ...]:
-        """Return the facts and the figure."""
-        return self.facts(), self.plot()
-
     explain = Record.summary
 
     def plot(self) -> "plots.Chart":

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -308,10 +307,6 @@ class SinkLog(Record):
             "on disk": f"{format_count(len(self.listed), 'file')}, {format_size(log_bytes)}",
             "cleanup": self._cleanup(),
         }
-
-    def parts(self) -> Sequence[object]:
-        """Return the facts and the figure."""
-        return self.facts(), self.plot()
 
     def _growth(self, ahead: Projection) -> str:
         last, begin = self.needed[0], "No compaction yet"
