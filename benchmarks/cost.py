@@ -72,7 +72,7 @@ def main(names: list[str], factor: float, rounds: int) -> None:
 
 def predicted(plan: CompactionPlan, strategy: str, kept: Path) -> tuple[float, float]:
     with rates_in(kept):
-        return cost.cost_of(plan._handle, plan, strategy).total()
+        return cost.cost_of(plan.handle, plan, strategy).total()
 
 
 def rates_in(folder: Path) -> Any:

@@ -15,8 +15,7 @@ import numpy as np
 
 import compaction_kit as ck
 from benchmarks import timed
-from compaction_kit.compaction import CompactionPlan
-from compaction_kit.plan import Planner, Thresholds
+from compaction_kit.plan import BinPlan, Planner, Thresholds
 from compaction_kit.text import MIB
 from tests import handmade
 
@@ -52,7 +51,7 @@ def main() -> None:
 
 
 def bins_of(planner: Planner, thresholds: Thresholds) -> int:
-    return CompactionPlan.of(planner, thresholds).num_bins
+    return BinPlan.of(planner, thresholds).num_bins
 
 
 def best(work: Callable[[], object]) -> float:

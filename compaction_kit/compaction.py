@@ -41,10 +41,10 @@ class CompactionPlan(BinPlan):
     It changes nothing until `run()` is called. See `BinPlan` for its counts and tables.
 
     Attributes:
-        handle: The table; None for a plan of files alone.
+        handle: The table.
     """
 
-    handle: Handle | None = field(default=None, repr=False, compare=False)
+    handle: Handle = field(kw_only=True, repr=False, compare=False)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class CompactionPlan(BinPlan):
                 f"{format_size(upper)}, so the next run selects the files that this run adds, and rewrites "
                 "those that fit into one bin: lower the minimum or raise the target."
             )
-        if self.handle is not None and not self.is_empty and (risk := self.handle.commit_risk):
+        if not self.is_empty and (risk := self.handle.commit_risk):
             sentences.append(risk)
         return tuple(sentences)
 
@@ -81,7 +81,7 @@ class CompactionPlan(BinPlan):
 
         Without such runs, some files are read and written in memory, for a second; Spark isn't started.
         """
-        return cost_of(self._handle, self)
+        return cost_of(self.handle, self)
 
     def compare(self, column: str | None = None) -> Comparison:
         """Compare the table's layout now, after OPTIMIZE, and after each order; see `compare.compare`."""
@@ -97,7 +97,7 @@ class CompactionPlan(BinPlan):
             >>> plan.predict_reads("month = 6").layouts.to_pylist()[0]
             {'layout': 'now', 'num_files': 1095, 'files_opened': 90, 'bytes_opened': ...}
         """
-        return predict_reads(self, self._handle, query, progress)
+        return predict_reads(self, self.handle, query, progress)
 
     def amplification(
         self, append_bytes: int | str, times: int = 10, min_cube_size: int | str | None = None
@@ -132,12 +132,6 @@ class CompactionPlan(BinPlan):
         written = self.thresholds.max_file_size, self.planner.model.overhead
         files = files.clustered(self.packing, *written)
         return amplify(files, size, parse_count(times, "times"), *written)
-
-    @property
-    def _handle(self) -> Handle:
-        if self.handle is None:
-            raise InvalidArgumentError("This plan has no table: make one with Table.plan_compaction().")
-        return self.handle
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON values: version, where, order, budget, thresholds, sums, bins and files."""
@@ -179,9 +173,9 @@ class CompactionPlan(BinPlan):
                 writers took the plan's files, or it was cancelled; the message says what is committed.
             VerificationError: The content differs; the message says what became of the commit.
         """
-        handle, strategies = self._handle, (Reorg(),) if self.is_purge else STRATEGIES
-        cost = cost_of(handle, self, str(strategy), may_read=False)
-        result = run_plan(handle, self, strategies, PROOF_READERS, strategy, verify, progress)
+        strategies = (Reorg(),) if self.is_purge else STRATEGIES
+        cost = cost_of(self.handle, self, str(strategy), may_read=False)
+        result = run_plan(self.handle, self, strategies, PROOF_READERS, strategy, verify, progress)
         return learn(cost, result)
 
     def plot(self) -> "plots.Chart":

@@ -154,7 +154,7 @@ def test_a_plan_costs_what_a_store_is_asked_for(
 def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Path, tmp_path: Path) -> None:
     plan = open_table(changed, spark).plan_compaction()
     assert plan.cost.strategy == "arrow"
-    assert cost_of(plan._handle, plan, "optimize").strategy == "optimize"
+    assert cost_of(plan.handle, plan, "optimize").strategy == "optimize"
     result = plan.run()
     runs = json.loads(kept.read_text())
     assert {name: len(runs[name]) for name in runs} == {"arrow": 1, "proof": 1}

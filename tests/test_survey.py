@@ -71,7 +71,8 @@ def test_a_row_tells_the_files_and_the_plan(lake: Path) -> None:
 def plan_by_log(table: Path, max_file_size: str | None = None) -> CompactionPlan:
     """The plan as the log alone gives it, without a look into the files."""
     opened = open_table(table)
-    return CompactionPlan.of(Planner(opened.files()), opened.thresholds(max_file_size=max_file_size))
+    limits = opened.thresholds(max_file_size=max_file_size)
+    return CompactionPlan.of(Planner(opened.files()), limits, handle=opened.handle)
 
 
 @pytest.mark.parametrize("max_file_size", [None, "12 KB"])

@@ -255,8 +255,7 @@ def _query_code(state: WorkbenchState) -> str:
 
 
 def _takes(plan: CompactionPlan, strategy: str = "auto") -> list[str]:
-    cost = plan.handle and not plan.is_empty and cost_of(plan.handle, plan, strategy)
-    return [f"A run takes {cost}."] if cost else []
+    return [] if plan.is_empty else [f"A run takes {cost_of(plan.handle, plan, strategy)}."]
 
 
 def run_part(state: WorkbenchState) -> Part:

@@ -1,4 +1,4 @@
-"""Plans of clustered tables; tests/execute/test_random_changes.py compares such with what OPTIMIZE does."""
+"""Plans of clustered tables; tests/execute/test_random_plans.py compares such with what OPTIMIZE does."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +98,11 @@ def clustered_log(table: Path, cubes: dict[str | None, list[int]], others: str =
     return handmade.write_log(table, actions)
 
 
+def plan_of(path: Path, rules: SessionRules, full: bool = False) -> CompactionPlan:
+    table = open_table(path)
+    return CompactionPlan.of(Planner(table.files(), rules), Thresholds(), full=full, handle=table.handle)
+
+
 def test_files_of_other_columns_wait_for_full(tmp_path: Path) -> None:
     table = open_table(clustered_log(tmp_path, {None: [1, 1], "a": [5]}, others="a"))
     plan, full = table.plan_compaction(), table.plan_compaction(full=True)
@@ -126,35 +131,30 @@ def test_a_table_whose_files_all_wait_for_full_says_so(tmp_path: Path) -> None:
 
 def test_which_files_make_a_cube_is_open_if_there_are_several(tmp_path: Path) -> None:
     """Files are in the order of the snapshot, which depends on a setting."""
-    files = open_table(clustered_log(tmp_path, {None: list(range(1, 31))})).files()
-    cubes = CubeSizes(100 << 20, 150 << 20)
-    plans = [
-        CompactionPlan.of(Planner(files, SessionRules(snapshot_partitions=number, cubes=cubes)), Thresholds())
-        for number in (50, 7)
-    ]
+    table, cubes = clustered_log(tmp_path, {None: list(range(1, 31))}), CubeSizes(100 << 20, 150 << 20)
+    plans = [plan_of(table, SessionRules(snapshot_partitions=number, cubes=cubes)) for number in (50, 7)]
     assert plans[0].bins["size_bytes"] != plans[1].bins["size_bytes"]
     assert [(plan.exact.sums, plan.exact.members) for plan in plans] == [(False, False)] * 2
-    one = CompactionPlan.of(Planner(files), Thresholds()).exact
+    one = plan_of(table, SessionRules()).exact
     assert (one.sums, one.members) == (True, True)
 
 
 def test_each_cube_has_a_state_and_counts_in_what_optimize_reports(tmp_path: Path) -> None:
-    def plan_of(cubes: dict[str | None, list[int]], full: bool = False) -> CompactionPlan:
-        files = open_table(clustered_log(tmp_path / f"{cubes}", cubes, others="j")).files()
+    def plan_cubes(cubes: dict[str | None, list[int]], full: bool = False) -> CompactionPlan:
         rules = SessionRules(cubes=CubeSizes(100 << 20, 150 << 20))
-        return CompactionPlan.of(Planner(files, rules), Thresholds(), full=full)
+        return plan_of(clustered_log(tmp_path / f"{cubes}", cubes, others="j"), rules, full)
 
     mixed = {None: [1], "a": [60, 50], "b": [5], "j": [200]}
     states = ["new", "complete cube", "partial cube", "other columns"]
-    assert plan_of(mixed).cubes["state"].to_pylist() == states
+    assert plan_cubes(mixed).cubes["state"].to_pylist() == states
     for full, counts in {False: [3, 2, 2, 2, 1], True: [4, 1, 3, 3, 2]}.items():
-        stats = plan_of(mixed, full).metrics["clusteringStats"].values()
+        stats = plan_cubes(mixed, full).metrics["clusteringStats"].values()
         assert [one["numFiles"] if isinstance(one, dict) else one for one in stats] == counts
-    (row,) = plan_of(mixed).amplification("1 MiB", 1).to_pylist()
+    (row,) = plan_cubes(mixed).amplification("1 MiB", 1).to_pylist()
     assert (row["num_complete_cubes"], row["num_partial_cubes"]) == (1, 1)
     # OPTIMIZE counts an empty bin before a file that is larger than a bin.
-    assert plan_of({None: [200]}).metrics["numBins"] == 2
-    one = plan_of({"a": [1]}, full=True)
+    assert plan_cubes({None: [200]}).metrics["numBins"] == 2
+    one = plan_cubes({"a": [1]}, full=True)
     single = "no file is new, and there is no other cube to merge"
     assert f"Nothing to do, because {single}." in str(Verdict.of(one.source, one))
 

@@ -7,6 +7,7 @@ import pytest
 
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.files import Files
+from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan import Planner, Thresholds
 from compaction_kit.plan.explain import bin_names
@@ -22,8 +23,12 @@ def files_of(table: Path, *actions: handmade.Action, **columns: str) -> Files:
     return Files(TransactionLog(handmade.write_log(table, [metadata, *actions])).snapshot())
 
 
+def planned(files: Files, limits: Thresholds) -> CompactionPlan:
+    return CompactionPlan.of(Planner(files), limits, handle=Handle("table", files.snapshot.store))
+
+
 def plan_of(files: Files, minimum: int = 100, maximum: int = 100, ratio: float = 0.05) -> CompactionPlan:
-    return CompactionPlan.of(Planner(files), Thresholds(minimum, maximum, ratio))
+    return planned(files, Thresholds(minimum, maximum, ratio))
 
 
 def members(plan: CompactionPlan) -> list[list[str]]:
@@ -192,18 +197,18 @@ def test_a_batch_that_leaves_no_row_is_not_committed_and_a_bin_beside_others_add
 
 def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: Path) -> None:
     files = files_of(tmp_path, handmade.add("a", 10, records=70), handmade.add("b", 20, records=80))
-    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, max_records_per_file=40))
+    plan = planned(files, Thresholds(100, 100, max_records_per_file=40))
     assert (plan.num_bins, plan.num_files_added, len(plan.sizes_after)) == (1, 4, 4)
     # Spark takes 0 and less as no limit.
     limits = thresholds({"spark.sql.files.maxRecordsPerFile": "-1"}.get)
-    assert CompactionPlan.of(Planner(files), limits).num_files_added == 1
+    assert planned(files, limits).num_files_added == 1
 
 
 def test_batches_take_the_smallest_bins_first_and_equal_ones_are_said_to_be_open(tmp_path: Path) -> None:
     sizes = {"x": (30, 31), "y": (10, 11), "z": (20, 21)}
     adds = [handmade.add(f"{p}{size}", size, {"p": p}) for p, pair in sizes.items() for size in pair]
     files = files_of(tmp_path / "different", *adds, p="string")
-    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, batch_size=65))
+    plan = planned(files, Thresholds(100, 100, batch_size=65))
     assert plan.bins["batch_id"].to_pylist() == [1, 0, 0]
     assert plan.batches.to_pydict() == {
         "batch_id": [0, 1],
@@ -217,5 +222,5 @@ def test_batches_take_the_smallest_bins_first_and_equal_ones_are_said_to_be_open
     assert (plan.num_batches, plan.exact.commits) == (2, True)
     equal = [handmade.add(f"{p}{i}", 10 + i, {"p": p}) for p in "xy" for i in range(2)]
     files = files_of(tmp_path / "equal", *equal, p="string")
-    plan = CompactionPlan.of(Planner(files), Thresholds(100, 100, batch_size=25))
+    plan = planned(files, Thresholds(100, 100, batch_size=25))
     assert (plan.num_batches, plan.exact.commits) == (2, False)
