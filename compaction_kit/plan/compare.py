@@ -34,10 +34,6 @@ class Comparison(Record):
     column: str
     layouts: pa.Table
 
-    def to_arrow(self) -> pa.Table:
-        """The layouts."""
-        return self.layouts
-
     def plot(self) -> "plots.Chart":
         """Draw the files touched by a narrow range in each layout."""
         touched = {row["layout"]: row["range_files"] for row in self.layouts.to_pylist()}

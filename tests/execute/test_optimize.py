@@ -123,7 +123,7 @@ def test_planning_starts_no_spark_job(spark: SparkSession, changed: Path) -> Non
     before = jobs()
     plan = table.plan_compaction(where="part = 'p0000'", order="id")
     assert plan.explain()
-    assert plan.compare().to_arrow().num_rows == 4
+    assert plan.compare().layouts.num_rows == 4
     assert table.plan_compaction()._repr_html_()
     assert jobs() == before
     spark.range(1).collect()

@@ -201,7 +201,7 @@ def test_columns_with_the_names_of_orders_are_told_apart_by_backticks(tmp_path: 
     assert members(table.plan_compaction(order="size")) == [["f0", "f1", "f2"]]
     plan = table.plan_compaction(order="`size`")
     assert members(plan) == [["f2", "f1", "f0"]]
-    layouts = plan.compare().to_arrow()["layout"].to_pylist()
+    layouts = plan.compare().layouts["layout"].to_pylist()
     assert layouts == ["now", "OPTIMIZE", "by ingestion", "by `size`"]
 
 
