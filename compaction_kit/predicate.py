@@ -5,6 +5,7 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -13,7 +14,6 @@ from compaction_kit.compat import create_frame
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, first_line, show_value
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
-from compaction_kit.plan.partitions import partition_groups
 from compaction_kit.query import HALF, QUOTED
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal
@@ -42,9 +42,12 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
         raise InvalidArgumentError(
             f"where={show_value(where)} can't be used: the table is not partitioned; leave where out."
         )
-    distinct, inverse = _distinct(files.partitions)
-    selected = _evaluate(spark, distinct, files.snapshot.metadata, where)
-    return Files(files.snapshot, files.in_snapshot(np.flatnonzero(np.isin(inverse, selected))))
+    names = files.partitions.column_names
+    rows = files.partitions.append_column(_ROW, pa.array(np.arange(files.num_files)))
+    partitions = rows.group_by(names).aggregate([(_ROW, "list")])
+    selected = _evaluate(spark, partitions.select(names), files.snapshot.metadata, where)
+    positions = pc.list_flatten(partitions[f"{_ROW}_list"].take(pa.array(selected, pa.int64())))
+    return Files(files.snapshot, files.in_snapshot(np.sort(positions.to_numpy())))
 
 
 def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarray) -> str:
@@ -58,7 +61,8 @@ def partitions_predicate(spark: SparkSession, files: Files, positions: np.ndarra
         UnsupportedTableError: A value is "" in a column that is not of type string: Delta fails on
             predicates over it.
     """
-    values, _ = _distinct(files.partitions.take(pa.array(positions)))
+    values = files.partitions.take(pa.array(positions))
+    values = values.group_by(values.column_names).aggregate([])
     kinds = [files.snapshot.metadata.column_types[name] for name in files.partition_columns]
     rows = zip(*(column.to_pylist() for column in values.columns), strict=True)
     in_order = sorted(rows, key=lambda row: [(value is None, value) for value in row])
@@ -83,12 +87,6 @@ def _is_one_of(spark: SparkSession, name: str, kind: str, values: list[str | Non
         listed = ", ".join(literal(text, kind) for text in texts)
         conditions.append(f"{column} IN ({listed})" if len(texts) > 1 else f"{column} = {listed}")
     return conditions[0] if len(conditions) == 1 else f"({' OR '.join(conditions)})"
-
-
-def _distinct(values: pa.Table) -> tuple[pa.Table, np.ndarray]:
-    """Return the distinct rows of a table, and the index of each row among them."""
-    codes = partition_groups(values)
-    return values.take(pa.array(np.unique(codes, return_index=True)[1])), codes
 
 
 @quiet_errors()
