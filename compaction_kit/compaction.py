@@ -185,18 +185,17 @@ class CompactionPlan(BinPlan):
         """
         parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, self.plot_sizes)]
         if self.clustered_by:
-            drawn = partial(plots.cubes, self.cubes, self.planner.rules.cubes.complete)
-            parts = [(plots.cubes_height(len(self.cubes)), drawn)]
+            parts = [(plots.cubes_height(len(self.cubes)), self.plot_cubes)]
             if column := self.clustering_column:
                 parts.append((plots.EXTENTS_HEIGHT, partial(self.source.plot_extents, column)))
         elif self.num_bins:
             parts.append((plots.bins_height(self.num_bins), self.plot_bins))
         return plots.stacked(parts)
 
-    def plot_cubes(self) -> "plots.Chart":
+    def plot_cubes(self, figure: "plots.Chart | None" = None) -> "plots.Chart":
         """Draw the cubes of a clustered table alone, as large as `plot_sizes`."""
         size = plots.SIZES_WIDTH, plots.BEFORE_AFTER_HEIGHT
-        figure = plots.Chart(figsize=size, layout="constrained")
+        figure = figure or plots.Chart(figsize=size, layout="constrained")
         return plots.cubes(self.cubes, self.planner.rules.cubes.complete, figure)
 
     def plot_sizes(
