@@ -1,4 +1,4 @@
-"""Files in, bins out; no Spark, no I/O except the trial that predicts sizes."""
+"""Files in, bins out; no Spark, and no data file is read but to predict sizes and to find dropped columns."""
 
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.plan.planner import Planner
