@@ -28,7 +28,7 @@ from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
-from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
+from compaction_kit.plan.order import INGEST, SIZE, column_of, layout_of, order_by
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.query import SPARK_ERRORS, ParsedQuery, Query, parse_query, with_table
 from compaction_kit.reads import frame_at, prepare_read
@@ -168,8 +168,8 @@ def _plans(plan: BinPlan, query: Query) -> dict[str, BinPlan]:
         return {}
     if plan.is_purge:
         return {"by this plan": plan}
-    orders = {"by OPTIMIZE": SIZE, "by ingestion": INGEST}
-    orders |= {f"by {column}": order_by(column) for column in _columns(plan, query)}
+    others = (INGEST, *map(order_by, _columns(plan, query)))
+    orders = {"by OPTIMIZE": SIZE} | {layout_of(order): order for order in others}
     plans = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
     return plans | ({} if plan.budget is None else {"by this plan": plan})
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.plan.order import INGEST, SIZE, column_of, order_by
+from compaction_kit.plan.order import INGEST, SIZE, column_of, layout_of, order_by
 from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.records import Record
@@ -94,9 +94,8 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
             "write stats first."
         )
     bounds = source.bounds(name)
-    by = "`ingestion`" if name == "ingestion" else order_by(name)
-    orders = [("OPTIMIZE", SIZE), ("by ingestion", INGEST), (f"by {by}", order_by(name))]
-    plans = {layout: BinPlan.of(plan.planner, plan.thresholds, order=order) for layout, order in orders}
+    orders = (SIZE, INGEST, order_by(name))
+    plans = {layout_of(order): BinPlan.of(plan.planner, plan.thresholds, order=order) for order in orders}
     plans |= {} if plan.budget is None else {"this plan": plan}
     nothing = np.array([], np.int64)
     layouts = {"now": Packing(nothing, nothing, nothing)}

@@ -56,6 +56,13 @@ def order_by(column: str) -> str:
     return f"`{column}`" if column in (SIZE, INGEST) else column
 
 
+def layout_of(order: str) -> str:
+    """Name the layout that an order makes; columns with the names of other layouts are in backticks."""
+    names = {SIZE: "OPTIMIZE", INGEST: "by ingestion"}
+    names |= {column: f"by `{column}`" for column in ("OPTIMIZE", "ingestion")}
+    return names.get(order, f"by {order}")
+
+
 def state_order(paths: pa.Array, num_partitions: int = DEFAULT_PARTITIONS) -> np.ndarray:
     """Find the rank of each file in Delta's snapshot, int64, by its path as the log writes it.
 
