@@ -8,8 +8,6 @@ from compaction_kit.files import Files
 
 SIZE, INGEST = "size", "ingest"
 _SIZE_BITS = 40
-# Snapshot.scala: without spark.databricks.delta.snapshotPartitions.
-DEFAULT_PARTITIONS = 50
 _SEED = np.uint32(42)
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _WORD = 4
@@ -17,7 +15,7 @@ _WORD = 4
 _PIECE = 1 << 15
 
 
-def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int = DEFAULT_PARTITIONS) -> np.ndarray:
+def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int) -> np.ndarray:
     """Order files as OPTIMIZE does: by partition, smallest first, equal sizes as in Delta's snapshot.
 
     `groups` numbers the partition of each file; spark.databricks.delta.snapshotPartitions decides among
@@ -63,7 +61,7 @@ def layout_of(order: str) -> str:
     return names.get(order, f"by {order}")
 
 
-def state_order(paths: pa.Array, num_partitions: int = DEFAULT_PARTITIONS) -> np.ndarray:
+def state_order(paths: pa.Array, num_partitions: int) -> np.ndarray:
     """Find the rank of each file in Delta's snapshot, int64, by its path as the log writes it.
 
     Delta distributes the files over Spark partitions by a hash of their path, and sorts each by path

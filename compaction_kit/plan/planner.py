@@ -127,7 +127,7 @@ class Planner:
         small, deleted = candidates(self.files, thresholds)
         return self.packer(order).pack(small | deleted, capacity)
 
-    def for_outputs(self, thresholds: Thresholds, order: str = SIZE) -> Thresholds:
+    def for_outputs(self, thresholds: Thresholds, order: str) -> Thresholds:
         """Return thresholds with bins that become files of `max_file_size`, by the model of output sizes.
 
         The same, if bins are filled by the size of the output anyway, or no partition fills one.

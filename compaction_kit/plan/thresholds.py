@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from compaction_kit.files import Files
-from compaction_kit.plan.order import DEFAULT_PARTITIONS
 from compaction_kit.plan.predict import count_rows
 from compaction_kit.text import GIB, parse_number, parse_size, parse_spark_size
 
@@ -71,13 +70,14 @@ class SessionRules:
 
     Attributes:
         time_zone: The zone of partition timestamps without one; None for the machine's.
-        snapshot_partitions: spark.databricks.delta.snapshotPartitions; it decides among files of one size.
+        snapshot_partitions: spark.databricks.delta.snapshotPartitions, or 50 as in Snapshot.scala; it decides
+            among files of one size.
         by_type: Whether partition values are compared as typed values, or as text.
         cubes: For clustered tables.
     """
 
     time_zone: str | None = None
-    snapshot_partitions: int = DEFAULT_PARTITIONS
+    snapshot_partitions: int = 50
     by_type: bool = True
     cubes: CubeSizes = CubeSizes()
 
@@ -131,7 +131,7 @@ def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
     by_type = (conf("spark.databricks.delta.normalizePartitionValuesOnRead") or "").lower() != "false"
     return SessionRules(
         conf("spark.sql.session.timeZone") or None,
-        int(conf("spark.databricks.delta.snapshotPartitions") or DEFAULT_PARTITIONS),
+        int(conf("spark.databricks.delta.snapshotPartitions") or SessionRules.snapshot_partitions),
         groups_by_type(spark) and by_type,
         CubeSizes(
             _size(conf, f"{CUBES}.threshold", CubeSizes.complete),

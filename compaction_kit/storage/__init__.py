@@ -64,7 +64,7 @@ class LocalStore(Store):
         except (OSError, ValueError):
             return None
 
-    def may_write(self, place: str = "") -> bool:
+    def may_write(self, place: str) -> bool:
         by_effective_id = os.access in os.supports_effective_ids
         return os.access(self.place(place), os.W_OK | os.X_OK, effective_ids=by_effective_id)
 

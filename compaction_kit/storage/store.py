@@ -97,7 +97,7 @@ class Store:
         """Return whether a folder is at a place."""
         return bool((found := self.status(place)) and found.is_folder)
 
-    def may_write(self, place: str = "") -> bool:
+    def may_write(self, place: str) -> bool:
         """Return whether a folder can be written to; a store refuses when it is written to."""
         return True
 
