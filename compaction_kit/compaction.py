@@ -75,6 +75,8 @@ class CompactionPlan(BinPlan):
         """Say what the plan does and why, in a few sentences."""
         return "\n".join((*explain(self), *self.warnings))
 
+    summary = explain
+
     @property
     def cost(self) -> Cost:
         """What a run by "auto" would take now, predicted from the last runs on this machine.

@@ -121,6 +121,7 @@ def test_files_that_are_not_counted_are_taken_to_have_rows(
 def test_a_plan_explains_itself(tmp_path: Path, sizes: list[int], sentence: str) -> None:
     plan = plan_of(files_of(tmp_path, *(handmade.add(f"f{i}", size) for i, size in enumerate(sizes))))
     assert sentence in plan.explain()
+    assert sentence in plan.summary()
 
 
 def test_bins_are_named_by_their_partitions_with_null_as_in_sql(tmp_path: Path) -> None:
