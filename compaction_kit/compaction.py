@@ -221,7 +221,7 @@ class CompactionPlan(BinPlan):
         return plots.bins(self.files, outputs, limit, bin_names(self), bin_limit(self), figure=figure)
 
     def parts(self) -> Sequence[object]:
-        """The sentences, and the figure."""
+        """Return the sentences, and the figure."""
         return self.explain(), self.plot()
 
     def __repr__(self) -> str:

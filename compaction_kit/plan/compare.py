@@ -44,14 +44,14 @@ class Comparison(Record):
         return plots.layouts(finding, touched, self.facts(), "files touched")
 
     def facts(self) -> dict[str, str]:
-        """How many files of each layout a narrow range touches."""
+        """Return how many files of each layout a narrow range touches."""
         return {
             layout: f"{touched} of {files} file{'s' * (files != '1')}"
             for layout, files, _, _, touched in self._rows()
         }
 
     def parts(self) -> Sequence[object]:
-        """The layouts as a table, and drawn."""
+        """Return the layouts as a table, and drawn."""
         head = ("layout", "files", "rewritten", "touched by a point", "by a narrow range")
         return as_html_table(head, self._rows()), self.plot()
 

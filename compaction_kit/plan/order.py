@@ -39,18 +39,18 @@ def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int) -> np.nd
 
 
 def tied_across(sizes: np.ndarray, groups: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Whether pairs of files could be swapped: they have the same size and partition."""
+    """Return whether pairs of files could be swapped: they have the same size and partition."""
     tied: np.ndarray = (sizes[before] == sizes[after]) & (groups[before] == groups[after])
     return tied
 
 
 def column_of(order: str) -> str | None:
-    """The column of an order; None for "size" and "ingest". Columns of these names are in backticks."""
+    """Return an order's column, None for "size" and "ingest"; columns of these names are in backticks."""
     return None if order in (SIZE, INGEST) else order.removeprefix("`").removesuffix("`")
 
 
 def order_by(column: str) -> str:
-    """The order by a column."""
+    """Return the order by a column; see `column_of`."""
     return f"`{column}`" if column in (SIZE, INGEST) else column
 
 
@@ -79,7 +79,7 @@ def state_order(paths: pa.Array, num_partitions: int) -> np.ndarray:
 
 
 def spark_hash(texts: pa.Array) -> np.ndarray:
-    """Spark's `hash()` of each text, int32: Murmur3 with seed 42 (Murmur3_x86_32.hashUnsafeBytes)."""
+    """Compute Spark's `hash()` of texts, int32: Murmur3 with seed 42 (Murmur3_x86_32.hashUnsafeBytes)."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     starts, lengths = offsets[:-1].astype(np.int64) - offsets[0], np.diff(offsets).astype(np.int64)
     # Padded, so that a word may be read wherever a text has a byte.

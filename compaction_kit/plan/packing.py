@@ -37,7 +37,7 @@ class Packing:
         return self.order[np.repeat(self.starts, self.counts) + offsets], bin_ids
 
     def select(self, bins: np.ndarray) -> "Packing":
-        """Some of the bins, by a mask or by number."""
+        """Return some of the bins, by a mask or by number."""
         return Packing(self.order, self.starts[bins], self.ends[bins])
 
 
@@ -109,7 +109,7 @@ def num_sorted_files(size_bytes: np.ndarray, max_file_size: int) -> np.ndarray:
 
 
 def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarray) -> np.ndarray:
-    """Bytes that a full read of each bin saves.
+    """Return the bytes that a full read of each bin saves.
 
         gain = (files - 1) × 4 MiB + bytes before - bytes after, as predicted
 

@@ -176,7 +176,7 @@ class Outcome:
         return one if size is None else replace(one, batch_ids=batch_of_bins(one.bytes_removed, size))
 
     def committed(self) -> "Outcome":
-        """Without the bins of batches that add no file: OPTIMIZE doesn't commit those."""
+        """Leave out the bins of batches that add no file: OPTIMIZE doesn't commit those."""
         kept = np.bincount(self.batch_ids, self.files_added)[self.batch_ids] > 0
         if kept.all():
             return self
