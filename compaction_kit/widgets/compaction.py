@@ -223,7 +223,7 @@ def query_part(state: WorkbenchState) -> Part:
     fields.bind(state, query=query)
     live(query, placeholder=lambda: _EXAMPLE.format(_condition(state.files)))
     count = parts.button("Count its files", "ck-count", state.predict, style="primary")
-    time = parts.button("Measure before and after", "ck-measure", state.measure)
+    time = parts.button("Measure before and after", "ck-measure", state.measure, tooltip="Runs it 12 times")
     live(count, disabled=lambda: state.plan is None or predicting.running or not state.query.strip())
     live(time, lambda: state.result, disabled=lambda: measuring.running or not state.query.strip())
     return Part(
