@@ -155,7 +155,9 @@ def predict_reads(
             why = str(error) if isinstance(error, InvalidArgumentError) else f"{reason_of(error)}."
             rows, unpredicted = rows[:1], f"Other layouts can't be predicted here: {why}"
     if plan.clustered_by:
-        unpredicted = "Other layouts can't be predicted, because OPTIMIZE sorts a clustered table's rows."
+        unpredicted = (
+            "Other layouts can't be predicted, because OPTIMIZE sorts the rows of a clustered table."
+        )
     elif len(rows) == 1 and not unpredicted:
         unpredicted = "With these thresholds a compaction rewrites nothing, so no other layout is predicted."
     table = pa.table(list(map(list, zip(*rows, strict=True))), _LAYOUTS)

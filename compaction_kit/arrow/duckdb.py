@@ -53,8 +53,9 @@ def compare_quickly(
     if setting := legacy_setting(spark):
         raise NotCompared(setting)
     partitions: dict[tuple[Any, ...], int] = {}
-    store, proved = snapshot.store, Fingerprint(0, (0, 0))
+    store = snapshot.store
     files = [_files(store, adds, partitions) for adds in (gone, new)]
+    proved = Fingerprint(0, (0, 0))
     if store.is_local:
         proved, files = _compare_bytes(spark, files, watch)
     if not any(files):

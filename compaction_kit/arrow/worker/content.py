@@ -87,7 +87,8 @@ def read_content(
     except ImportError as error:
         yield tuple(Content(failure=f"executors can't import duckdb ({error})"))
         return
-    columns, storage = pa.ipc.read_schema(pa.py_buffer(schema)), Storage(files)
+    columns = pa.ipc.read_schema(pa.py_buffer(schema))
+    storage = Storage(files)
     try:
         with duckdb.connect(config=_SETTINGS) as connection:
             # INT96 names no time zone, and is in this one.
@@ -173,8 +174,10 @@ def content_query(
         "default_value: NULL}"
         for field in columns
     )
-    names = f"filename={_text(_PATH)}{', file_row_number=true' if has_deleted or ranges else ''}"
-    source = f"read_parquet(?, hive_partitioning=false, {names}, schema=MAP{{{wanted}}})"
+    numbers = ", file_row_number=true" if has_deleted or ranges else ""
+    source = (
+        f"read_parquet(?, hive_partitioning=false, filename={_text(_PATH)}{numbers}, schema=MAP{{{wanted}}})"
+    )
     if has_deleted:
         deleted = _quoted(_DELETED)
         source += f" files ANTI JOIN {deleted} ON files.{path} = {deleted}.{path} AND "
