@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from compaction_kit import plots
 from compaction_kit.compat import compute, has_jvm
@@ -28,8 +29,8 @@ from compaction_kit.verify import fingerprint
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 _FEWEST_RUNS = 3
 _WHY_OTHER_ROWS = (
-    "rows were changed between the versions, or the query returns other rows each time (LIMIT without ORDER "
-    "BY, rand(), a sum of floating-point numbers)"
+    "rows were changed between the versions, or the query returns other rows each time (LIMIT without "
+    "ORDER BY, rand())"
 )
 _RUNS = pa.schema([("version", pa.int64()), ("repeat", pa.int64()), ("seconds", pa.float64())])
 
@@ -46,7 +47,8 @@ class ReadComparison(Record):
         bytes_before, bytes_after: Total size of these files; None if one is in another storage.
         runs: One row per timed run, in their order: version, repeat (int64, from 0), seconds (float64).
         same_files: Whether the query opens the same files at both versions, so that times differ by chance.
-        same_result: Whether it returns the same rows, in any order; if not, times can't be compared.
+        same_result: Whether it returns the same rows, in any order, floating-point numbers to eight digits,
+            because sums depend on the order of rows; if not, times can't be compared.
     """
 
     query: str
@@ -172,7 +174,7 @@ def measure_reads(
             _run(read)
         turns = [(repeat, read) for repeat in range(repeats) for read in reads[:: -1 if repeat % 2 else 1]]
         timed = [(read.version, repeat, _run(read)) for repeat, read in turns]
-        prints = [_guarded(read, partial(fingerprint, read.rows)) for read in reads]
+        prints = [_guarded(read, partial(fingerprint, _rounded(read.rows))) for read in reads]
     medians = [median(s for version, _, s in timed if version == read.version) for read in reads]
     return ReadComparison(
         query=parsed.name,
@@ -241,6 +243,11 @@ def _run(read: Read) -> float:
     work, start = compute if has_jvm(read.rows.sparkSession) else fingerprint, time.perf_counter()
     _guarded(read, partial(work, read.rows))
     return time.perf_counter() - start
+
+
+def _rounded(rows: DataFrame) -> DataFrame:
+    floats = [name for name, kind in rows.dtypes if kind in ("float", "double")]
+    return rows.withColumns({name: F.format_string("%.7e", name) for name in floats})
 
 
 def _guarded(read: Read, work: Callable[[], Any]) -> Any:

@@ -78,6 +78,17 @@ def test_runs_of_a_function_take_turns_and_medians_are_of_them(spark: SparkSessi
     assert comparison.speedup == comparison.seconds_before / comparison.seconds_after
 
 
+@pytest.mark.parametrize(("later", "same"), [(0.1 + 0.2, True), (0.300001, False), (None, False)])
+def test_results_may_differ_by_the_rounding_of_a_sum(
+    spark: SparkSession, hours: Path, later: float | None, same: bool
+) -> None:
+    def total(rows: DataFrame) -> DataFrame:
+        value = 0.3 if len(rows.inputFiles()) > 1 else later
+        return rows.limit(1).select(F.lit(value).cast("double"))
+
+    assert measured(spark, hours, total).same_result is same
+
+
 @pytest.mark.parametrize(
     ("query", "says"),
     [
