@@ -153,8 +153,9 @@ class VacuumPlan(WithFiles, Plan):
         lost = f"{len(self.versions_lost):,}" if self.versions_lost else "none"
         now = format_count(self.versions["readable"].to_pylist().count(YES), "readable version")
         title = f"VACUUM would lose {lost} of {now} and free {format_size(self.size_bytes)}"
-        if n := len(self.content_survives_as):
-            title += f"; the rows of {n:,} of them survive in {'another version' if n == 1 else 'others'}"
+        if many := len(self.content_survives_as):
+            where = "another version" if many == 1 else "others"
+            title += f"; the rows of {many:,} of them survive in {where}"
         return plots.vacuum(self.storage, self.versions, title)
 
     def _cost(self) -> str:
@@ -179,8 +180,10 @@ class VacuumPlan(WithFiles, Plan):
         if self.retention > self.table_retention:
             return f"{which}."
         rows = self.kept.filter(pc.field("reason") == decide.NEEDED).to_pylist()
-        needed = [format_files(row["num_files"], row["size_bytes"]) for row in rows]
-        return f"{which}; a plain VACUUM would {f'delete {needed[0]} of them' if rows else 'keep them too'}."
+        if not rows:
+            return f"{which}; a plain VACUUM would keep them too."
+        files = format_files(rows[0]["num_files"], rows[0]["size_bytes"])
+        return f"{which}; a plain VACUUM would delete {files} of them."
 
 
 def plan_vacuum(
