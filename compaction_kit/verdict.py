@@ -175,5 +175,6 @@ def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> l
     elif not result.as_planned:
         sentences.append("Not exactly the planned files were rewritten.")
     if reads is not None:
-        sentences.append(f"Your query, before and after: {reads.finding}.")
+        finding = f"{reads.finding[0].lower()}{reads.finding[1:]}"
+        sentences.append(f"Your query, before and after: {finding}.")
     return sentences

@@ -73,7 +73,7 @@ def refuse_table(spark: SparkSession | None, plan: BinPlan, may_ask: bool = True
     if plan.sorts_rows:
         return "clustering needs Spark" if plan.clustered_by else "Z-ordering needs Spark"
     if plan.thresholds.max_records_per_file:
-        return "spark.sql.files.maxRecordsPerFile is set, so that a bin becomes several files"
+        return "spark.sql.files.maxRecordsPerFile is set, so a bin becomes several files"
     if (reason := _refuse_content(spark, snapshot)) or spark is None:
         return reason
     return legacy_setting(spark) or (refuse_executors(spark, store) if may_ask else None)
@@ -160,9 +160,9 @@ def legacy_setting(spark: SparkSession) -> str | None:
     """Return the setting by which Spark reads some dates or times as others than the files have, if any."""
     for name in _REBASE_MODES:
         if _setting(spark, name) == "LEGACY":
-            return f"spark.sql.parquet.{name} is LEGACY, so that dates may be of the old calendar"
+            return f"spark.sql.parquet.{name} is LEGACY, so dates may be of the old calendar"
     if _setting(spark, "int96TimestampConversion") == "TRUE":
-        return "spark.sql.parquet.int96TimestampConversion is true, so that Spark shifts some timestamps"
+        return "spark.sql.parquet.int96TimestampConversion is true, so Spark shifts some timestamps"
     return None
 
 

@@ -131,7 +131,7 @@ class CompactionResult(Record):
         """
         if self.reads is None:
             raise InvalidArgumentError(
-                "This run committed nothing, so that there are no two versions to compare: run a plan that "
+                "This run committed nothing, so there are no two versions to compare: run a plan that "
                 "has bins."
             )
         return self.reads(query, repeats)

@@ -96,7 +96,7 @@ class RestorePlan(Plan):
         return self._obstacle() is None
 
     def explain(self) -> str:
-        """Explain what would happen, one sentence per line: first what it takes back of other commits."""
+        """Explain what would happen, one sentence per line: first what it undoes of other commits."""
         back = format_files(self.diff.num_files_added, self.diff.bytes_added)
         away = format_files(self.diff.num_files_removed, self.diff.bytes_removed)
         start = f"RESTORE to version {self.target}" if self.diff.same_content else "It"
@@ -161,7 +161,7 @@ class RestorePlan(Plan):
         versions = "version" if len(commits) == 1 else "versions"
         which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
         more = f": {self.diff.difference}" if self.diff.difference else ""
-        return f"RESTORE to version {self.target} would take back {which}{more}."
+        return f"RESTORE to version {self.target} would undo {which}{more}."
 
     def _streams(self) -> str:
         again = f"reads the rows of {format_count(self.diff.num_files_added, 'file')} again"
@@ -198,7 +198,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
     Examples:
         >>> plan = ck.open_table("data/flights").plan_restore(7)
         >>> print(plan.explain())
-        RESTORE to version 7 would take back what versions 8 (WRITE), 9 (WRITE), ...
+        RESTORE to version 7 would undo what versions 8 (WRITE), 9 (WRITE), ...
         It would add back 0 files (0 B in total) and remove 1,074 files (...), as version 366; ...
         A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
     """

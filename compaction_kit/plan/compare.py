@@ -81,7 +81,7 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     """
     if plan.clustered_by:
         raise InvalidArgumentError(
-            f"The table is clustered by {', '.join(plan.clustered_by)}: OPTIMIZE sorts its rows, so that no "
+            f"The table is clustered by {', '.join(plan.clustered_by)}: OPTIMIZE sorts its rows, so no "
             "other order can be compared."
         )
     if plan.is_purge:
@@ -90,7 +90,7 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     name = column or column_of(plan.order) or next(filter(source.has_bounds, source.data_columns), None)
     if name is None:
         raise InvalidArgumentError(
-            "column=None: no column has bounds in the stats of the files, so that queries can't be compared; "
+            "column=None: no column has bounds in the stats of the files, so queries can't be compared; "
             "write stats first."
         )
     bounds = source.bounds(name)

@@ -188,9 +188,9 @@ def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_see(tmp_path: 
         (0, "s 1 (DELETE), 2 (DELETE), 4 (WRITE) did."),
         (3, " 4 (WRITE) did: 5 rows fewer."),
     ):
-        assert f"would take back what version{words}" in open_table(lived).plan_restore(target).explain()
+        assert f"would undo what version{words}" in open_table(lived).plan_restore(target).explain()
     table = open_table(handmade.write_log(tmp_path, [add("a")], [remove("a")], [add("b")]))
-    assert "take back what versions 1, 2 did." in table.plan_restore(0).explain()
+    assert "undo what versions 1, 2 did." in table.plan_restore(0).explain()
     assert "fails at the commit unless" in table.plan_restore(0).explain()
     handmade.write_commit(tmp_path, 3, [remove("b")])
     explained = table.plan_restore(0).explain()

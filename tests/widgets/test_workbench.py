@@ -322,8 +322,8 @@ def test_a_run_waits_for_its_plan_is_proved_and_its_undo_is_refused_if_others_co
     # Going to Run, the page sees that commit, and plans the restore again.
     click(bench, "ck-next-undo")
     deleted = ck.open_table(own / "a").version
-    assert f"would take back what version {deleted} (DELETE) did: 250 rows more." in words(bench.parts[4])
-    assert "take back" not in at(bench, "ck-restore-plan", "Run").value
+    assert f"would undo what version {deleted} (DELETE) did: 250 rows more." in words(bench.parts[4])
+    assert "would undo" not in at(bench, "ck-restore-plan", "Run").value
     other.delete("part = 'p0001'")
     click(bench, "ck-restore", "Run")
     assert f"made at version {deleted}" in words(at(bench, "ck-restoring", "Run"))
