@@ -42,8 +42,8 @@ _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 # Other properties ask more of a log than this one has; these decide how stats are read.
 _SKIPPING = "delta.dataSkipping"
 _PROPERTIES = ("delta.columnMapping", _SKIPPING)
-_COUNTS = ("num_files", "files_opened", "bytes_opened")
-_LAYOUTS = pa.schema({"layout": pa.string(), **dict.fromkeys(_COUNTS, pa.int64())})
+_INT = pa.int64()
+_LAYOUTS = pa.schema({"layout": pa.string(), "num_files": _INT, "files_opened": _INT, "bytes_opened": _INT})
 _HOW = "The others are predictions: Delta plans it for the ranges of values that their files would have."
 Step = Callable[[float, str], object]
 _Adds = list[dict[str, Any]]

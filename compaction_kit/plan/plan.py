@@ -67,8 +67,8 @@ class BinPlan(Plan):
         if budget is not None:
             bins = Outcome.of(planner, thresholds, bool(zorder_by), unbounded)
             packed = unbounded.select(within_budget(bins.gains, bins.bytes_removed, budget))
-        given = planner, thresholds, where, order, budget, tuple(zorder_by)
-        return cls(*given, unbounded, packed, full, **more)
+        columns = tuple(zorder_by)
+        return cls(planner, thresholds, where, order, budget, columns, unbounded, packed, full, **more)
 
     @cached_property
     def full_outcome(self) -> Outcome:

@@ -194,16 +194,20 @@ def _unknown_to_vacuum(needs: FilesByVersion) -> pa.Array:
 
 
 def _storage(on_disk: pa.Table, needs: FilesByVersion, deleted: pa.Array) -> pa.Table:
-    paths, sizes = on_disk["path"].combine_chunks(), on_disk["size_bytes"].to_numpy()
+    paths, sizes = on_disk["path"].combine_chunks(), on_disk["size_bytes"]
     live = _is_among(paths, needs.live["path"])
     data = _is_among(paths, needs.live.filter(needs.live["is_data"])["path"])
     known = pc.or_(live, _is_among(paths, needs.files["path"], needs.tombstones["path"]))
     vectors = pc.and_not(live, data)
     kinds = {"live": data} | ({VECTORS: vectors} if pc.any(vectors).as_py() else {})
     kinds |= {"tombstoned": pc.and_not(known, live), "orphaned": pc.invert(known)}
-    masks, is_kept = [*kinds.values()], pc.invert(_is_among(paths, deleted))
-    both = (masks, [pc.and_(mask, is_kept) for mask in masks])
-    now, after = ([int(sizes @ mask.to_numpy(zero_copy_only=False)) for mask in some] for some in both)
+    is_kept = pc.invert(_is_among(paths, deleted))
+
+    def total(mask: pa.Array) -> int:
+        return pc.sum(sizes.filter(mask)).as_py() or 0
+
+    after = [total(pc.and_(mask, is_kept)) for mask in kinds.values()]
+    now = [*map(total, kinds.values())]
     return pa.table({"kind": [*kinds], "size_bytes": now, "size_bytes_after": after})
 
 
