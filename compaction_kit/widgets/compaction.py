@@ -62,14 +62,7 @@ def verdict_part(state: WorkbenchState) -> Part:
 def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     """Show what a compaction would do, with sliders for its thresholds, a predicate, an order and a budget.
 
-    It changes nothing; `.state.plan` is the plan on screen.
-
-    Examples:
-        >>> page = ck.widgets.plan("data/flights")
-        >>> page.state.loading.wait()
-        >>> page.state.max_file_size = 2 * 1024**2
-        >>> page.state.plan.num_files_added
-        3
+    It changes nothing; `.state.plan` is the plan on screen, as soon as `.state.loading.wait()` returns.
     """
     controls, errors, offer = _plan_controls(state)
     column, folds = _plan_folds(state)
@@ -149,12 +142,11 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
     budget.tooltip = "The most bytes to rewrite, in bins that gain the most per byte; empty for no limit"
     fields.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
     fields.set_by_choice(state, "order", order)
-    by_output = w.Checkbox(True, description="Size of new files", indent=False)
+    by_output = w.Checkbox(True, description="Size of new files", indent=False).add_class("ck-by-output")
     by_output.tooltip = "Ticked: new files get this size. Otherwise bins do, as by OPTIMIZE's maxFileSize"
-    full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False)
+    full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False).add_class("ck-full")
     full.tooltip = "Cluster files of other columns again too"
-    inputs = {"by_output": by_output.add_class("ck-by-output"), "full": full.add_class("ck-full")}
-    fields.bind(state, where=where, budget=budget, **inputs)
+    fields.bind(state, where=where, budget=budget, by_output=by_output, full=full)
     live(full, lambda: state.is_clustered)
     for widget in (smaller, by_output, where, order, budget):
         live(widget, lambda: not state.is_clustered)

@@ -154,9 +154,8 @@ def _ask(state: WorkbenchState, with_actions: bool) -> None:
 def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> Past:
     versions = table.versions()
     job.report(0.5, f"Read {text.format_count(len(versions), 'version')}; reading when each file lived")
-    lives = table.log.lifetimes()[1]
     rows = [*map(partial(_cells, session_zone()), reversed(versions.to_pylist()))]
-    found = Past(versions, lives, rows, versions["version"][-1].as_py())
+    found = Past(versions, table.log.lifetimes()[1], rows, versions["version"][-1].as_py())
     if files is state.files:
         state.version = found.latest
     return found

@@ -61,8 +61,7 @@ class Page(w.VBox):
         fields = [one for one in parts.within(children) if one._dom_classes and not isinstance(one, w.Button)]
         keys = parts.Keys(tips={one._dom_classes[0]: one.tooltip for one in fields if one.tooltip})
         keys.on_msg(self._send_again)
-        style = w.HBox([w.HTML(parts.STYLE), keys])
-        super().__init__([style, *children])
+        super().__init__([w.HBox([w.HTML(parts.STYLE), keys]), *children])
         self.add_class("ck-workbench")
         state.observe(self._grey, "opened")
         self._grey()
