@@ -110,6 +110,9 @@ class Changes(Watched):
         if differ[:1] == ["files"] and restored:
             # Others have committed: what was asked for is planned again, with what it undoes of theirs.
             self.plan_restore(*restored)
+        if self.running.error and (change.new.pending or change.new.inputs != change.old.inputs):
+            # The table is read again or planned otherwise after a run that did not end.
+            self.running.forget()
 
     def forget(self, *scopes: str) -> None:
         """Forget the results and answers of these scopes: "root", "name", "table", "files" or "plan"."""
@@ -254,9 +257,10 @@ class Changes(Watched):
                     self.running.forget()
                 return result
             except CompactionKitError as error:
-                if job is not self.restoring:
-                    error.args = (str(error).replace("make a new plan", "the page shows a new plan"),)
-                raise
+                if "make a new plan" not in str(error):
+                    raise
+                how = "Press the button again." if job is self.restoring else "This page shows one already."
+                raise type(error)(f"{error} {how}") from None
             finally:
                 if job is self.restoring:
                     self.planning_restore.forget()
