@@ -166,7 +166,7 @@ def first_rows(
             found = run_cancellable(handle.spark, rows.collect, progress or (lambda: None))
     except SPARK_ERRORS as error:
         is_gone = any(sign in str(error) for sign in MISSING_FILE)
-        why = "files of it were deleted, probably by VACUUM" if is_gone else reason_of(error)
+        why = "files are gone, probably by VACUUM: choose another version" if is_gone else reason_of(error)
         raise RunFailedError(f"version={version} can't be read: {why}.") from None
     except WorkCancelled:
         raise RunCancelled("Cancelled: the rows were not read.") from None

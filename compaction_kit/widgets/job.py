@@ -49,6 +49,7 @@ def sentence_of(error: Exception) -> str:
     """Return an error as one sentence for the page."""
     if isinstance(error, CompactionKitError):
         text = re.sub(r"^(version|before|after)=(?=\d)", "Version ", str(error))
+        text = text.replace("table.versions()", "History")
         return _ARGUMENT.sub(lambda match: f"{match[1].replace('_', ' ').capitalize()}: ", text)
     if isinstance(error, DEAD):
         return f"{JAVA_ENDED}."

@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from traitlets import Int, observe
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, RunFailedError
 from compaction_kit.text import GIB, MIB
 from compaction_kit.widgets.fields import Grid, SizeSlider
 from compaction_kit.widgets.job import Job, Lookup, Watched
@@ -91,6 +91,8 @@ def test_an_error_is_a_sentence_with_the_rest_folded() -> None:
 
     own = shown(InvalidArgumentError("a <sentence> of ours."))
     assert '<div role="alert">a &lt;sentence&gt; of ours.</div>' in own
+    # What Python names as a call is a part of the page.
+    assert "; History says" in shown(RunFailedError("The run failed: a; table.versions() says b."))
     other = shown(RuntimeError("first line\n\tat java.Trace"))
     assert "Unexpected RuntimeError: first line</div><details>" in other
     assert "at java.Trace" in other

@@ -938,7 +938,8 @@ def test_an_earlier_version_is_chosen_read_and_restored(own_bench: Workbench, ow
         assert is_shown(refused) is (version == state.version)
     click(bench, "ck-read-rows")
     said = words(at(bench, "ck-sampling"))
-    assert f"Version {state.version} can&#x27;t be read: files of it were deleted" in said
+    assert f"Version {state.version} can&#x27;t be read: files are gone, probably by VACUUM" in said
+    assert "choose another version." in said
 
 
 @pytest.mark.usefixtures("spark")
