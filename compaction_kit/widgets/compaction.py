@@ -29,6 +29,7 @@ _STRATEGIES = {
 }
 _HINT = "Counts files without running your query; compactions are predicted with the sizes chosen in Plan."
 _EXAMPLE = "SELECT count(*) FROM {{table}} WHERE {0}, or a condition alone: {0}"
+_WAITING = "Spark checks the condition, and it is starting; it starts only once."
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 
 
@@ -162,9 +163,13 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
             for slider, stops in zip((smaller, target), _stops(planner), strict=True):
                 slider.offer(stops)
 
+    def waiting() -> str:
+        is_starting = state.where and state.table and state.table.handle.session is None
+        return _WAITING if is_starting and state.opened.pending else ""
+
     # What is no size is said by its own field.
     other = Text("error", "where-error", lambda: "" if None in state.inputs else state.input_error)
-    errors = [target.error, smaller.error, other]
+    errors = [Text("hint", "waiting", waiting), target.error, smaller.error, other]
     return [target, by_output, full, smaller, where, order, budget], errors, offer
 
 

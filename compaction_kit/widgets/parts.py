@@ -25,7 +25,7 @@ STYLE = element("style", Html(as_css() + (FOLDER / "workbench.css").read_text(en
 _DRAWN = ("status", "answer", "value")
 _KINDS = ("text", "hint", "error", "warning", "good")
 # What a screen reader says without being asked: errors at once, progress when it is idle.
-_ARIA_ROLES = {"error": "alert", "status": "status"}
+_ARIA_ROLES = {"error": "alert", "status": "status", "waiting": "status"}
 
 
 class Part(w.VBox):

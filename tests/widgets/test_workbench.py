@@ -141,6 +141,20 @@ def test_sliders_fields_and_plan_go_together(bench: Workbench, folder: Path) -> 
     assert (limits.min_file_size, limits.max_file_size) == (4 * MIB, 2 * MIB)
 
 
+def test_a_condition_that_waits_for_spark_says_so(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    show(bench, "Plan")
+    waiting = at(bench, "ck-waiting")
+    assert not is_shown(waiting)
+    with monkeypatch.context() as patched, held(bench.state.loading):
+        # As long as no session runs.
+        patched.setattr(Handle, "session", None)
+        at(bench, "ck-where").value = "part = 'p0000'"
+        assert "it is starting" in waiting.value
+        assert 'role="status"' in waiting.value
+    settle(bench)
+    assert not is_shown(waiting)
+
+
 def test_the_target_is_the_size_of_new_files_or_of_a_bin(bench: Workbench) -> None:
     show(bench, "Plan")
     at(bench, "ck-max").field.value = "8 KiB"
