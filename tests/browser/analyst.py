@@ -555,6 +555,17 @@ class AnalystsPath(FirstLook):
         page.get_by_text("Actions of this commit").click()
         expect(page.locator(".ck-actions")).to_contain_text('{"add": {"path": "origin=EWR/')
 
+    @pytest.mark.parametrize("window", [(1280, 720)], indirect=True)
+    @pytest.mark.usefixtures("window")
+    def test_no_column_is_cut_off(self, page: Page) -> None:
+        for name, listed in (("Survey", "Tables"), ("History", "Versions")):
+            part(page, name)
+            grid = page.get_by_role("grid", name=listed)
+            expect(grid.locator("tbody tr").first).to_be_visible()
+            places_when_still(page)
+            sideways = grid.evaluate("one => one.parentElement.scrollWidth - one.parentElement.clientWidth")
+            assert sideways == 0, name
+
     def test_a_vacuum_says_what_it_will_cost(self, page: Page, days: Days) -> None:
         part(page, "Vacuum")
         plan = page.locator(".ck-vacuum-plan")
