@@ -211,7 +211,7 @@ def top_of(page: Page, selector: str) -> int:
 def tops_of_rail(page: Page) -> list[int]:
     """How far below the top the parts begin, in windows from wide to narrow."""
     tops = []
-    for width in (_WINDOW["width"], 1200, 1000, 900, 820):
+    for width in (_WINDOW["width"], 1280, 1200, 1000, 900, 820):
         page.set_viewport_size({"width": width, "height": _WINDOW["height"]})
         places_when_still(page)
         # What moves with the window is laid out a little later.
