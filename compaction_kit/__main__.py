@@ -12,6 +12,7 @@ import compaction_kit as ck
 from compaction_kit import errors
 
 FINE, FOUND, NOT_DONE = 0, 1, 2
+_CODES = {errors.EmptyTableError: FINE, errors.VerificationError: FOUND}
 _EXIT_CODES = """exit codes:
   0  fine, also if a table has no file to compact
   1  found: a rewrite that is refuted or can't be read (audit), versions that are not proved to have the same
@@ -91,10 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.do(options))
     except errors.CompactionKitError as error:
         print(error, file=sys.stderr)
-        if isinstance(error, errors.EmptyTableError):
-            print("{}" if options.json else "", end="")
-            return FINE
-        return FOUND if isinstance(error, errors.VerificationError) else NOT_DONE
+        if options.json:
+            is_empty = isinstance(error, errors.EmptyTableError)
+            print(json.dumps({} if is_empty else {"error": str(error)}))
+        return _CODES.get(type(error), NOT_DONE)
     except KeyboardInterrupt:
         # A run that is interrupted raises RunCancelled, which says what is committed.
         print("Interrupted: nothing was changed.", file=sys.stderr)
@@ -108,9 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _planned(options: argparse.Namespace) -> Any:
-    return ck.open_table(options.path).plan_compaction(
-        **{name: getattr(options, name) for name in _PLAN_OPTIONS}
-    )
+    given = {name: getattr(options, name) for name in _PLAN_OPTIONS}
+    return ck.open_table(options.path).plan_compaction(**given)
 
 
 def _show(options: argparse.Namespace, record: Any, text: str) -> None:
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(do.__name__, help=do.__doc__, description=do.__doc__, **style)
         command.set_defaults(do=do)
         command.add_argument("path", metavar="PATH", help=_PATH)
-        command.add_argument("--json", action="store_true", help="print JSON on stdout")
+        command.add_argument("--json", action="store_true", help="print JSON on stdout, errors too")
         for name in options:
             command.add_argument(f"--{name.replace('_', '-')}", help=_PLAN_OPTIONS[name])
         return command

@@ -115,9 +115,11 @@ def test_bad_input_is_a_sentence_and_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, words: str
 ) -> None:
     handmade.write_log(tmp_path / "t", [handmade.add("a")])
-    assert main(arguments.format(tmp_path).split(" ")) == 2
+    words_given = arguments.format(tmp_path).split(" ")
+    assert main(words_given) == 2
     shown = capsys.readouterr()
     assert (shown.out, words in shown.err, len(shown.err.splitlines())) == ("", True, 1)
+    assert printed(capsys, *words_given, code=2) == {"error": shown.err.rstrip("\n")}
 
 
 def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(tmp_path: Path) -> None:
