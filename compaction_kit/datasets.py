@@ -154,9 +154,7 @@ def _ingest(path: str | Path, schema: pa.Schema, partition_by: list[str], commit
             shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError):
             why = error.strerror or str(error).splitlines()[0]
-            raise StorageError(
-                f"{path} can't be written ({why}): get write permission or free space."
-            ) from None
+            raise StorageError(f"{path} can't be written ({why}): get permission or free space.") from None
         raise
     return str(path)
 

@@ -53,12 +53,7 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
     if session is not None and name_parts(str(root)) and not is_folder(str(root)):
         listed = catalog_tables(session, str(root))
         return [] if listed is None else [name for name, _ in listed.tables]
-    found = []
-    for folder, subfolders in walk(root):
-        if LOG_FOLDER in subfolders:
-            found.append(folder)
-            subfolders.clear()
-    return sorted(found)
+    return [name for name, _ in _in_folder(root).tables]
 
 
 def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:
@@ -68,16 +63,14 @@ def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]
     for one in names:
         if not isinstance(one, (str, Path)) or not str(one).strip():
             raise InvalidArgumentError(
-                f'where={one!r} is not a table: give a folder, such as ".", a schema, or a list of paths and '
-                "names."
+                f'where={one!r} is not a table: give a folder, such as ".", a schema, or a list of tables.'
             )
     if is_list:
         return "the list", Discovered([(str(one), str(one)) for one in names], [])
     name = str(where)
     store = open_store(name)
     if store.is_folder():
-        found = find_tables(local_path(name) if store.is_local else name)
-        return name, Discovered([(table, table) for table in found], [])
+        return name, _in_folder(local_path(name) if store.is_local else name)
     listed = None if spark is None else catalog_tables(spark, name)
     if listed is not None:
         return name, listed
@@ -89,6 +82,15 @@ def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]
             why = "no Spark session is running whose catalog could have the name; check the spelling"
         raise TableNotFoundError(f"No table at {name}: there is no such path, and {why}.") from None
     return name, Discovered([(name, name)], [])
+
+
+def _in_folder(root: str | Path) -> Discovered:
+    found, unread = [], list[str]()
+    for folder, subfolders in walk(root, (".", "_"), unread):
+        if LOG_FOLDER in subfolders:
+            found.append((folder, folder))
+            subfolders.clear()
+    return Discovered(sorted(found), [f"{folder} can't be read" for folder in sorted(unread)])
 
 
 def catalog_tables(spark: SparkSession, name: str) -> Discovered | None:

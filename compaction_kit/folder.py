@@ -46,14 +46,15 @@ class Folder:
     directories: dict[str, int]
 
 
-def walk(root: str | Path, hidden: tuple[str, ...] = (".", "_")) -> Iterator[tuple[str, list[str]]]:
+def walk(root: str | Path, hidden: tuple[str, ...], unread: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the folders below a root, six levels deep, top down; nothing if it does not exist.
 
     Yields:
         The path of a folder, beginning with `root`, and the names of all its subfolders; names that are
-        removed from this list, or begin like one of `hidden`, are not visited.
+        removed from this list, or begin like one of `hidden`, are not visited. The paths of folders that
+        can't be read are added to `unread`.
     """
-    for place, entries in open_store(root).walk():
+    for place, entries in open_store(root).walk(unread=unread):
         folders = {entry.name: entry for entry in entries if entry.is_folder}
         names = sorted(folders)
         yield posixpath.join(str(root), place) if place else str(root), names

@@ -170,6 +170,19 @@ def test_what_names_nothing_is_refused(lake: Path) -> None:
     refused(partial(survey, handmade.commit_path(lake / "many", 0)), errors.NotADeltaTableError, "has no")
 
 
+def test_folders_that_cant_be_read_are_named(lake: Path) -> None:
+    closed = lake / "closed"
+    handmade.write_log(closed / "t", in_mib(1, 2))
+    closed.chmod(0)
+    try:
+        with folders.no_permission(lake):
+            found = survey(lake)
+    finally:
+        closed.chmod(0o755)
+    assert found.skipped == (f"{closed} can't be read",)
+    assert (len(found), len(survey(lake))) == (8, 9)
+
+
 def test_a_survey_of_nothing_says_so(tmp_path: Path) -> None:
     for where, name in (([], "the list"), (tmp_path, tmp_path)):
         found, says = survey(where), f"There is no Delta table in {name}"

@@ -51,7 +51,7 @@ def find_sink_logs(root: str | Path) -> list[str]:
         source in a checkpoint, such as `checkpoint/sources/0`.
     """
     found = []
-    for folder, subfolders in walk(root, hidden=(".", LOG_FOLDER, _SINK_FOLDER)):
+    for folder, subfolders in walk(root, (".", LOG_FOLDER, _SINK_FOLDER), []):
         if _SINK_FOLDER in subfolders:
             found.append(folder)
         if _SINK_FOLDER in subfolders or LOG_FOLDER in subfolders:

@@ -45,9 +45,6 @@ class LocalStore(Store):
         # Hadoop looks for a path without a scheme on the session's default file system (fs.defaultFS).
         return f"file:{self.place(place)}"
 
-    def relative(self, uri: str) -> str | None:
-        return None
-
     def place(self, place: str = "") -> str:
         return os.path.join(self.root, place) if place else self.root
 
