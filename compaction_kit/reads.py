@@ -28,10 +28,7 @@ from compaction_kit.verify import fingerprint
 
 _TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 _FEWEST_RUNS = 3
-_WHY_OTHER_ROWS = (
-    "rows were changed between the versions, or the query returns other rows each time (LIMIT without "
-    "ORDER BY, rand())"
-)
+_WHY_OTHER_ROWS = "rows changed between the versions, or the query is random (LIMIT without ORDER BY, rand())"
 _RUNS = pa.schema([("version", pa.int64()), ("repeat", pa.int64()), ("seconds", pa.float64())])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.plots import to_html
 from compaction_kit.text import Html, element, folded, shown
 from compaction_kit.times import now, show_time
@@ -35,13 +35,15 @@ def write_report(path: str | Path, title: str, *parts: Any) -> Path:
             tables, sentences, or a `Section` with these.
 
     Raises:
-        InvalidArgumentError: A part can't be drawn, or the file can't be written.
+        InvalidArgumentError: The title isn't text, a part can't be drawn, or the file can't be written.
 
     Examples:
         >>> table = ck.open_table("data/flights")
         >>> ck.write_report("flights.html", "The flights of 2013", table.files().stats()).name
         'flights.html'
     """
+    if not isinstance(title, str):
+        raise InvalidArgumentError(f"title={show_value(title)} is not text: give a heading, then parts.")
 
     def record(part: Any) -> Html:
         # A Figure's own _repr_html_ is for matplotlib's WebAgg server.

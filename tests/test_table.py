@@ -123,6 +123,7 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
         (lambda table: table.plan_compaction().cost.price("x"), "per_gib='x' is not a number"),
         (lambda table: open_table(table.path, table), "is no Spark session: give one"),
         (lambda _: write_report(None, "words"), "path=None can't be written"),  # type: ignore[arg-type]
+        (lambda table: write_report("a.html", table.plan_compaction()), "title=CompactionPlan("),
         (lambda _: write_report("a\0b", "words"), r"path='a\x00b' can't be written"),
         (partial(datasets.shaped_table, skew="1"), "skew='1' is not a number"),  # type: ignore[arg-type]
     ],
