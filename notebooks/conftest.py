@@ -161,7 +161,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A cell that ran fails if a number in its text isn't the kept one."""
+    """Fail a cell if a number in its text isn't the kept one, and an exercise if it can't run again."""
     result = yield
     if isinstance(item, IPyNbCell):
         accept = item.config.getoption(_ACCEPT, None)
@@ -170,4 +170,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
             command = f"pytest {item.path.relative_to(item.config.rootpath)} {_ACCEPT}=printed"
             hint = f"If that is meant: {command}, and once more with {_ACCEPT}=stable"
             item.raise_cell_error(f"its output has changed\n{changed}\n{hint}")
+        if item.cell.source.startswith("# Solution goes here"):
+            # Students run it again with each answer.
+            item.runtest()
     return result
