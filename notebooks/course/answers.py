@@ -60,7 +60,7 @@ def _columns(table: Any, name: str) -> Any:
 
 @exercise("01.1", "two numbers of files on average, at version 365 and at 366, such as (10.5, 9.2)")
 def _(table: Any) -> Answers:
-    ask(table.version >= 366, "the table has no version 366: run the plan above")
+    ask(table.version >= 366, "the table has no version 366: run the compaction above")
     both = [table.files(version=version).overlap("time_hour") for version in (365, 366)]
     yield [one.mean for one in both], ""
     yield [one.num_files for one in both], "these are all files, and a query skips most of them"
@@ -69,7 +69,7 @@ def _(table: Any) -> Answers:
 
 @exercise("01.2", "a factor, bytes before divided by bytes after, such as 4.2")
 def _(table: Any) -> Answers:
-    ask(_rewrote(_last(table)), "the last commit of this table is not a compaction: run a plan")
+    ask(_rewrote(_last(table)), "the last commit of this table is not a compaction: compact the table")
     before, after = table.files(version=table.version - 1), table.files()
     made = f"{before.num_files:,} files were compacted, and the exercise wants 200 in one partition"
     ask(before.num_files == 200 and not before.partition_columns, made)
@@ -182,7 +182,7 @@ def _(table: Any) -> Answers:
     yield now.num_files, "these are all files"
 
 
-@exercise("05.1", "an exception of the table above")
+@exercise("05.1", 'the name of an exception in the table above, such as "ProtocolChangedException"')
 def _(story: Any) -> Answers:
     name, wanted = story.scenario.name, "delete with compaction"
     ask(name == wanted, f'this is the story "{name}", and the exercise wants "{wanted}"')
@@ -193,7 +193,7 @@ def _(story: Any) -> Answers:
     yield "MetadataChangedException|ProtocolChangedException", "a compaction changes files alone"
 
 
-@exercise("05.2", "one of the reasons")
+@exercise("05.2", "a reason from the files of the plan, as text")
 def _(vacuum: Any) -> Answers:
     ask(not vacuum.is_empty, "this plan deletes nothing: plan for a later day")
     reasons = vacuum.files.filter(vacuum.files["since_version"].is_null())["reason"].to_pylist()
