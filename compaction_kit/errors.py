@@ -13,15 +13,11 @@ import pyarrow as pa
 
 # What parsing a damaged file raises; RecursionError if JSON is nested thousands deep.
 DAMAGE = (
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    pa.ArrowException,
-)
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException,
+)  # fmt: skip
 _MOST_SHOWN, _MOST_OF_LINE = 200, 300
+# The text of an error without a message; the second is PySpark 3.5's.
+_NO_MESSAGE = ("", "None")
 # What py4j puts before the error of Java.
 _PY4J = re.compile(r"^An error occurred while calling .*\n: (?:[\w.$]+: )?")
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
@@ -44,7 +40,8 @@ def show_value(value: object) -> str:
 
 def first_line(error: Exception) -> str:
     """Return an error's first line, shortened, or its class; of Java the outermost, unlike `reason_of`."""
-    line = (_PY4J.sub("", str(error)).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    text = _PY4J.sub("", str(error)).strip()
+    line = type(error).__name__ if text in _NO_MESSAGE else text.splitlines()[0].rstrip(".")
     return line if len(line) <= _MOST_OF_LINE else f"{line[:_MOST_OF_LINE]} …"
 
 
@@ -61,8 +58,7 @@ def one_line(text: str) -> str:
 def reason_of(error: BaseException) -> str:
     """Return the line of an error of Spark or Java that says what was wrong, without full stop."""
     # What Python raised in a worker, the innermost cause with a file, Spark's outermost, the innermost.
-    # PySpark 3.5 writes a missing message as "None".
-    text = type(error).__name__ if str(error) in ("", "None") else str(error)
+    text = type(error).__name__ if str(error) in _NO_MESSAGE else str(error)
     causes = [line for _, line in _RAISED.findall(text)] or _CAUSE.findall(text)
     with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
     of_spark = [cause for cause in causes if cause.startswith("[")]

@@ -89,6 +89,12 @@ def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> N
     assert errors.reason_of(RuntimeError(message)) == reason
 
 
+@pytest.mark.parametrize("message", ["", "None", "An error occurred while calling o1.save.\n: "])
+def test_an_error_without_a_message_is_named_by_its_class(message: str) -> None:
+    """PySpark 3.5 writes "None" for it."""
+    assert errors.first_line(RuntimeError(message)) == "RuntimeError"
+
+
 def test_a_failed_run_says_what_to_do() -> None:
     said: list[tuple[Any, ...]] = [
         ("Java has ended: restart the kernel; nothing", ConnectionRefusedError(), Py4JNetworkError()),
