@@ -175,8 +175,8 @@ def _parsed(partition_by: str, columns: tuple[str, ...]) -> StructType:
         with quiet_errors():
             schema = parse_ddl(str(partition_by))
     except SPARK_ERRORS as error:
-        why = f'partition_by="{partition_by}" can\'t be read: {errors.reason_of(error)}.'
-        raise errors.InvalidArgumentError(why) from None
+        why = f'partition_by="{partition_by}" can\'t be read: {errors.reason_of(error)}'
+        raise errors.InvalidArgumentError(f'{why}; write it as "code STRING, day DATE".') from None
     # Text such as "INT" is parsed to a type without columns.
     schema = schema if isinstance(schema, StructType) else StructType()
     if tuple(schema.names) != columns:

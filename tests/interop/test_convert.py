@@ -159,6 +159,7 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
         ("day DATE, code INT", "partition_by names day, code, but the folders are named by code, day"),
         ("INT", "partition_by names no column"),
         ("code WORD, day DATE", 'partition_by="code WORD, day DATE" can\'t be read: '),
+        ("code", 'write it as "code STRING, day DATE"'),
     ):
         refused(partial(interop.plan_convert, codes, partition_by), InvalidArgumentError, message)
     without_zone = partial(interop.plan_convert, codes, "code TIMESTAMP_NTZ, day DATE")
