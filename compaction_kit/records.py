@@ -17,8 +17,8 @@ class Record:
     """Base class for frozen dataclasses (with `repr=False`) that show their facts as text and HTML."""
 
     def facts(self) -> dict[str, str]:
-        """Return what the record says, for people: names and values."""
-        raise NotImplementedError
+        """Return what the record says, for people: names and values; {} if it says it in sentences."""
+        return {}
 
     def parts(self) -> Sequence[object]:
         """Return what notebooks and reports show, in order; by default the facts, and the figure if any."""

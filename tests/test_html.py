@@ -202,6 +202,13 @@ def test_no_name_is_html_in_what_draws_itself(name: str, hostile: Mapping[str, o
     assert not any(unseen in drawn for unseen in "\x1b\u202e")
 
 
+@pytest.mark.parametrize("name", classes_that_draw_themselves())
+def test_a_record_says_facts_or_sentences(name: str, hostile: Mapping[str, object]) -> None:
+    if isinstance(record := hostile[name], records.Record):
+        assert record.summary()
+        assert all(f"{fact}  " in record.summary() for fact in record.facts())
+
+
 def test_no_name_is_html_in_a_report(tmp_path: Path) -> None:
     sections = [NAME, {NAME: NAME}, pa.table({NAME: [NAME]}), titled(Chart(), NAME), Section(NAME, ())]
     sections.append(Section("Code", (), NAME))
