@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +29,12 @@ _COUNTS = ("num_counted", "num_small_files", "num_files", "size_bytes", "num_bin
 
 # The values of a partition, in the order of its columns.
 Key = tuple[str | None, ...]
-# Bytes, whether Delta counts the file, and whether many of its rows are deleted.
-File = tuple[int, bool, bool]
+
+
+class _File(NamedTuple):
+    size_bytes: int
+    is_counted: bool
+    has_many_deleted_rows: bool
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,11 +82,10 @@ class AutoCompaction(Record):
             "(delta-io/delta#4487)",
             "packs": f"files below {lower} into files of at most {upper} ({_CONF}.maxFileSize)",
             "rewrites": f"{files}, after {len(rewriting):,} of {format_count(self.num_commits, 'commit')}",
-            "in vain": idle
-            and f"after {format_count(idle, 'commit')}, where no two small files fit together",
-            "in the log": format_count(self.num_in_log, "auto compaction"),
         }
-        return {name: fact for name, fact in facts.items() if fact}
+        if idle:
+            facts["in vain"] = f"after {format_count(idle, 'commit')}, where no two small files fit together"
+        return facts | {"in the log": format_count(self.num_in_log, "auto compaction")}
 
 
 def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
@@ -133,9 +136,13 @@ def enabled_by(conf: Conf, properties: Mapping[str, str]) -> str:
 class _Partition:
     """Live files by path, and how many Delta has counted."""
 
-    files: dict[str, File] = field(default_factory=dict)
+    files: dict[str, _File] = field(default_factory=dict)
     counted: int = 0
     was_compacted: bool = False
+
+    def is_due(self, enough: int) -> bool:
+        """See AutoCompactPartitionStats.PartitionStat.hasSufficientSmallFilesOrHasNotBeenCompacted."""
+        return self.counted > 0 and (not self.was_compacted or self.counted >= enough)
 
     def count(self, change: int) -> None:
         """Change the counter, which is forgotten when it isn't positive (AutoCompactPartitionStats.merge)."""
@@ -160,8 +167,8 @@ class _State:
         self._follow(files.snapshot.metadata)
         for row in files.to_arrow().to_pylist():
             key = tuple(row[f"partition.{name}"] for name in self.metadata.partition_columns)
-            numbers = row["size_bytes"], row["num_records"], row["deletion_vector_cardinality"]
-            self.partitions[key].files[row["path"]] = self._file(*numbers)
+            file = self._file(row["size_bytes"], row["num_records"], row["deletion_vector_cardinality"])
+            self.partitions[key].files[row["path"]] = file
 
     def apply(self, actions: Sequence[Action]) -> set[Key]:
         """Do what a commit did; returns the partitions that it added files to, if the hook runs after it."""
@@ -176,14 +183,14 @@ class _State:
         changes = Counter[Key]()
         for key, remove in removes:
             if known := self.partitions[key].files.pop(remove["path"], None):
-                changes[key] -= known[1]
+                changes[key] -= known.is_counted
         stats = [add.get("stats") if add.get("deletionVector") else None for _, add in adds]
         counts = count_records(pa.array(stats, pa.string())).to_pylist()
         for (key, add), records in zip(adds, counts, strict=True):
             deleted = (add.get("deletionVector") or {}).get("cardinality")
             file = self._file(add["size"], records, deleted)
             self.partitions[key].files[add["path"]] = file
-            changes[key] += file[1]
+            changes[key] += file.is_counted
         for key, change in changes.items():
             self.partitions[key].count(change)
         self._mark()
@@ -192,13 +199,7 @@ class _State:
 
     def fire(self, added_to: set[Key], in_log: bool) -> list[dict[str, Any]]:
         """Return what auto compaction does after such a commit; do it, unless the log has it next."""
-        # AutoCompactPartitionStats.PartitionStat.hasSufficientSmallFilesOrHasNotBeenCompacted
-        chosen = {
-            key
-            for key in added_to
-            if (partition := self.partitions[key]).counted
-            and (not partition.was_compacted or partition.counted >= self.min_num_files)
-        }
+        chosen = {key for key in added_to if self.partitions[key].is_due(self.min_num_files)}
         self.compacting += [self.partitions[key] for key in chosen]
         # Delta's predicate has physical names here, and so selects all partitions.
         compacted = set(self.partitions) if chosen and self.metadata.is_mapped else chosen
@@ -214,18 +215,18 @@ class _State:
 
     def _compact(self, partition: _Partition, in_log: bool) -> tuple[int, int, int, int]:
         files, lower = partition.files, self.limits.min_file_size
-        small = [path for path, (size, _, many) in files.items() if many or size < lower]
-        sizes = np.array([files[path][0] for path in small], np.int64)
+        small = [path for path, one in files.items() if one.has_many_deleted_rows or one.size_bytes < lower]
+        sizes = np.array([files[path].size_bytes for path in small], np.int64)
         packer = Packer(np.argsort(sizes, kind="stable"), sizes, np.zeros(len(small), np.int64))
         packing = packer.pack(np.ones(len(small), bool), self.limits.max_file_size)
         positions, bin_ids = packing.members
         if not in_log:
-            change = -sum(files.pop(small[position])[1] for position in positions)
+            change = -sum(files.pop(small[position]).is_counted for position in positions)
             totals = np.bincount(bin_ids, sizes[positions]).astype(int).tolist()
             # Each new file goes by the path of its first input.
             for position, total in zip(packing.order[packing.starts], totals, strict=True):
                 files[small[position]] = self._file(total)
-                change += files[small[position]][1]
+                change += files[small[position]].is_counted
             partition.count(change)
         return len(small), len(positions), int(sizes[positions].sum()), packing.num_bins
 
@@ -242,8 +243,8 @@ class _State:
         self.metadata = metadata
         self.names = [metadata.physical_names[name] for name in metadata.partition_columns]
 
-    def _file(self, size: int, records: int | None = None, deleted: int | None = None) -> File:
+    def _file(self, size: int, records: int | None = None, deleted: int | None = None) -> _File:
         # In this order, as AddFile has them: 1 of 20 rows is more than 0.05 by the last digit.
         kept = (records - deleted) / records if deleted and records else 1.0
         many = deleted is not None and (records is None or 1.0 - kept > self.limits.max_deleted_rows_ratio)
-        return size, self.counts_below is None or int(kept * size) <= self.counts_below, many
+        return _File(size, self.counts_below is None or int(kept * size) <= self.counts_below, many)

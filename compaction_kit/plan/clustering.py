@@ -115,11 +115,9 @@ class CubedFiles:
 
     def count_cubes(self) -> tuple[int, int]:
         """Return how many cubes are complete, and how many are not; without those of other columns."""
-        is_complete, in_cube = self.is_complete(), (self.cube_of != NO_CUBE) & ~self.is_apart
-        complete, partial = (
-            len(np.unique(self.cube_of[which])) for which in (is_complete, in_cube & ~is_complete)
-        )
-        return complete, partial
+        is_complete = self.is_complete()
+        is_partial = (self.cube_of != NO_CUBE) & ~self.is_apart & ~is_complete
+        return len(np.unique(self.cube_of[is_complete])), len(np.unique(self.cube_of[is_partial]))
 
     def _with(self, stay: np.ndarray, sizes: np.ndarray, cube_of: np.ndarray) -> Self:
         """Return some of the files, by position, and new ones."""
