@@ -99,11 +99,11 @@ def shaped_table(
     # The partition of each file, in the order of the commits: partitions take turns.
     order = [k for turn in range(max(num_files)) for k, count in enumerate(num_files) if turn < count]
     rng = np.random.default_rng(seed)
-
     schema = _shaped_rows(0, 1, rng).schema
     if partitions:
         schema = schema.append(pa.field("part", pa.string()))
-    names = [f"part=p{k:04d}/" * bool(partitions) + f"part-{i:06d}.parquet" for i, k in enumerate(order)]
+    folders = [f"part=p{k:04d}/" if partitions else "" for k in order]
+    names = [f"{folder}part-{i:06d}.parquet" for i, folder in enumerate(folders)]
     of_commits = np.array_split(np.arange(len(names)), min(commits, len(names)))
     new_files = ({names[i]: _shaped_rows(i * rows, rows, rng) for i in some.tolist()} for some in of_commits)
     return _ingest(path, schema, ["part"] if partitions else [], new_files)

@@ -98,8 +98,11 @@ def format_size(size_bytes: float) -> str:
 
 def format_count(number: int, noun: str) -> str:
     """Format a count: "1 file", "2,000 files", "2 batches", "2 entries"."""
-    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("try") else f"{noun}{'e' * noun.endswith('ch')}s"
-    return f"{number:,} {noun if number == 1 else plural}"
+    if number == 1:
+        return f"{number:,} {noun}"
+    if noun.endswith("try"):
+        return f"{number:,} {noun.removesuffix('y')}ies"
+    return f"{number:,} {noun}es" if noun.endswith("ch") else f"{number:,} {noun}s"
 
 
 def format_files(number: int, size_bytes: float, about: str = "") -> str:

@@ -85,7 +85,7 @@ def commit_actions(store: Store, file: LogFile) -> list[Action]:
 def json_text(value: Any) -> str:
     """Return JSON with all digits of decimals; other values without a type in JSON are texts."""
     # Decimals are written as marked texts, and the quotes taken away.
-    text = json.dumps(value, default=lambda one: f"{_MARK * isinstance(one, Decimal)}{one}")
+    text = json.dumps(value, default=lambda one: f"{_MARK}{one}" if isinstance(one, Decimal) else str(one))
     return _MARKED.sub(r"\1", text)
 
 

@@ -98,9 +98,8 @@ def _left_out(plan: BinPlan, selected: int) -> list[str]:
     lines = []
     if alone := selected - len(plan.unbounded.members[0]):
         isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
-        lines.append(
-            f"{format_count(alone, 'file')} {isnt} rewritten, because {each} would be alone in a bin."
-        )
+        files = format_count(alone, "file")
+        lines.append(f"{files} {isnt} rewritten, because {each} would be alone in a bin.")
     if over := plan.unbounded.num_bins - plan.packed.num_bins:
         isnt, budget = "isn't" if over == 1 else "aren't", format_size(plan.budget or 0)
         lines.append(
@@ -114,8 +113,11 @@ def _spread(plan: BinPlan) -> str:
     if not plan.source.partition_columns:
         return ""
     in_each = np.unique(plan.bin_groups, return_counts=True)[1]
-    most = f", {'up to ' * bool(in_each.min() < in_each.max())}{in_each.max():,} in each"
-    return f" in {format_count(len(in_each), 'partition')}{most if len(in_each) > 1 else ''}"
+    spread = f" in {format_count(len(in_each), 'partition')}"
+    if len(in_each) <= 1:
+        return spread
+    up_to = "up to " if in_each.min() < in_each.max() else ""
+    return f"{spread}, {up_to}{in_each.max():,} in each"
 
 
 def _outputs(plan: BinPlan) -> str:
@@ -132,9 +134,8 @@ def _explain_purge(plan: BinPlan, to_purge: np.ndarray) -> list[str]:
         return [*lines, "So there is nothing to do."]
     purged = [format_count(plan.num_deleted_rows, "deleted row")] if plan.num_deleted_rows else []
     if dropped.num_rows:
-        purged.append(
-            f"dropped columns in {format_files(len(dropped), pc.sum(dropped['size_bytes']).as_py())}"
-        )
+        size_bytes = pc.sum(dropped["size_bytes"]).as_py()
+        purged.append(f"dropped columns in {format_files(len(dropped), size_bytes)}")
     return [
         *lines,
         f"REORG … APPLY (PURGE) rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} in "

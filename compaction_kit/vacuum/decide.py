@@ -161,10 +161,10 @@ def _warning(needs: FilesByVersion, keep: Sequence[int], after: np.ndarray, at: 
         f"in commits older than {LOG_PROPERTY}: after its next checkpoint, which VACUUM's own commits may "
         "write, Delta may delete these; set that property to a longer time first.": expired,
     }
+    kept = [(why, ranges(of), len(of) == 1) for why, of in reasons.items() if of]
     return " ".join(
-        f"Version{'s' * (len(of) > 1)} {ranges(of)} {'are' if len(of) > 1 else 'is'} kept, but {why}"
-        for why, of in reasons.items()
-        if of
+        f"Version {which} is kept, but {why}" if is_one else f"Versions {which} are kept, but {why}"
+        for why, which, is_one in kept
     )
 
 

@@ -175,8 +175,8 @@ class VacuumPlan(WithFiles, Plan):
         return f"{files}, and {format_count(folders, 'empty folder')}" if folders else files
 
     def _kept_versions(self) -> str:
-        versions = self.keep_versions
-        which = f"All files of version{'s' * (len(versions) > 1)} {ranges(versions)} are kept"
+        noun = "version" if len(self.keep_versions) == 1 else "versions"
+        which = f"All files of {noun} {ranges(self.keep_versions)} are kept"
         if self.retention > self.table_retention:
             return f"{which}."
         rows = self.kept.filter(pc.field("reason") == decide.NEEDED).to_pylist()
