@@ -1,13 +1,16 @@
 const HEADERS = ".ck-workbench .jupyter-widget-Collapse-header";
 
-// ipywidgets' accordions have no tab stop and tell screen readers nothing; fields with a label have no tooltip,
-// and those without one no name.
+// ipywidgets' accordions have no tab stop and tell screen readers nothing, nor do its buttons say which one is
+// chosen; fields with a label have no tooltip, and those without one no name.
 function describe(tips) {
   for (const [name, tip] of Object.entries(tips)) {
     for (const one of document.querySelectorAll(`.${name}, .${name} [title]`)) one.title = tip;
   }
   for (const input of document.querySelectorAll(".ck-workbench input[title]")) {
     if (!input.labels[0]?.innerText) input.ariaLabel = input.title;
+  }
+  for (const one of document.querySelectorAll(".ck-rail button")) {
+    one.ariaPressed = String(one.classList.contains("mod-active"));
   }
   for (const header of document.querySelectorAll(HEADERS)) {
     header.tabIndex = 0;

@@ -409,6 +409,12 @@ class FirstLook:
                 )
                 assert name, control.evaluate("e => e.outerHTML")
 
+    def test_the_part_on_screen_is_named_to_screen_readers(self, page: Page) -> None:
+        for name in ("Files", "Plan"):
+            part(page, name)
+            pressed = page.locator(".ck-rail").get_by_role("button", pressed=True)
+            expect(pressed).to_have_text([name])
+
     def test_a_field_is_explained_under_the_mouse(self, page: Page) -> None:
         for place in (".ck-by-output label", ".ck-by-output span", ".ck-by-output input", ".ck-where input"):
             title = page.locator(place).first.evaluate("one => one.closest('[title]')?.title")
