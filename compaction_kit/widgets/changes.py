@@ -259,7 +259,7 @@ class Changes(Watched):
             except CompactionKitError as error:
                 if "make a new plan" not in str(error):
                     raise
-                how = "Press the button again." if job is self.restoring else "This page shows one already."
+                how = "Plan the restore again." if job is self.restoring else "This page shows one already."
                 raise type(error)(f"{error} {how}") from None
             finally:
                 if job is self.restoring:

@@ -342,7 +342,7 @@ def test_a_run_waits_for_its_plan_is_proved_and_its_undo_is_refused_if_others_co
     click(bench, "ck-restore", "Run")
     said = words(at(bench, "ck-restoring", "Run"))
     assert f"made at version {deleted}" in said
-    assert "Press the button again." in said
+    assert "Plan the restore again." in said
     assert ck.open_table(own / "a").version == deleted + 1
     assert not is_shown(at(bench, "ck-restore-choice", "Run"))
     assert is_shown(at(bench, "ck-ask-restore", "Run"))
