@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 from pyspark.sql import SparkSession
 
 import compaction_kit as ck
@@ -57,17 +56,12 @@ def main(names: list[str], factor: float, rounds: int) -> None:
                     print(
                         f"| {number} | {name} | {strategy} | {' | '.join(row)} | {took:.1f} s |", flush=True
                     )
-        with rates_in(folder / "kept"):
-            rates = {strategy: rates_of(strategy) for strategy in cost._kept()}
     print()
     for (number, by), pairs in quotients.items():
         near = sum(1 / WITHIN <= quotient <= WITHIN for quotient, _ in pairs)
         inside = sum(is_inside for _, is_inside in pairs)
         print(f"round {number}, by {by}: {near} of {len(pairs)} within a factor of {WITHIN:.0f}, ", end="")
         print(f"{inside} in their range")
-    print("\nThe rates of these runs, as `cost._RATES` has those that are built in:")
-    for strategy, seconds in rates.items():
-        print(f"  {strategy}: ({', '.join(f'{rate:.2g}' for rate in seconds)})")
 
 
 def predicted(plan: CompactionPlan, strategy: str, kept: Path) -> tuple[float, float]:
@@ -78,13 +72,6 @@ def predicted(plan: CompactionPlan, strategy: str, kept: Path) -> tuple[float, f
 def rates_in(folder: Path) -> Any:
     """Read and keep what runs took in another folder than the user's."""
     return mock.patch.object(cost, "cache_folder", return_value=folder)
-
-
-def rates_of(strategy: str) -> list[float]:
-    """The middle of the seconds that one of each amount takes."""
-    work = cost._Work(cost._kept(), 0, 0, 0, 0)
-    ends = (cost._seconds(strategy, unit, work)[0] for unit in np.eye(len(cost._RATES[strategy])))
-    return [math.sqrt(low * high) for low, high in ends]
 
 
 def by_shape(

@@ -41,11 +41,11 @@ _RATES = {
     _PROOF: (0, 0.6, 0.2, 0, 0.00004, 0.01, 0.3, 0.1, 0.05),
     _SAMPLE: (0, 0, 0, 0, 0.00004, 0.02, 1, 0, 0.05),
 }
-# How far off a rate may be that nothing shows, a run from its rates, and a sample from runs, as logarithms.
+# How far off, as logarithms: the built-in rates on another machine, a run from like ones, a sample from runs.
 _UNKNOWN, _RUNS_DIFFER, _SAMPLES_DIFFER = math.log(2), 0.25, 0.4
-# Runs that are kept of each strategy, steps in which rates are fitted to them, seconds and files of a sample,
-# and the bytes of a value and the columns of a file where they aren't known.
-_MOST_RUNS, _STEPS, _SAMPLE_SECONDS, _SAMPLE_FILES, _BYTES_A_VALUE, _COLUMNS = 12, 20, 1.0, 1_000, 4, 7
+# Runs that are kept of each strategy, seconds and files of a sample, and the bytes of a value and the columns
+# of a file where they aren't known.
+_MOST_RUNS, _SAMPLE_SECONDS, _SAMPLE_FILES, _BYTES_A_VALUE, _COLUMNS = 12, 1.0, 1_000, 4, 7
 # Of all tasks together on a store; the bytes of a GET to decode and to compare, and of a part of an upload.
 _REQUESTS_AT_ONCE, _GET_BYTES, _BLOCK_BYTES, _PART_BYTES = 64, 32 * MIB, 8 * MIB, 10 * MIB
 # What a task holds at first, and more at most to decode; the driver, and more for each file. And what Java
@@ -226,28 +226,31 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
 
 def _seconds(key: str, amounts: np.ndarray, work: _Work) -> tuple[tuple[float, float], str]:
     """Return the seconds of amounts, from and to, and what they are predicted from."""
-    rates, runs, noise = _RATES.get(key, _RATES["optimize"]), work.kept.get(key, []), _RUNS_DIFFER
-    basis = f"the last {format_count(len(runs), 'run')} on this machine" if runs else "built-in rates"
-    if not runs and work.sample is not None:
-        # By the rates as they are here, a strategy takes as many times as long.
+    rates = np.array(_RATES.get(key, _RATES["optimize"]))
+    parts = amounts * rates
+    expected = float(parts.sum())
+    basis, slower, certainty = "built-in rates", np.zeros(0), np.zeros(0)
+    runs = np.array(work.kept.get(key, []))
+    if len(runs):
+        basis = f"the last {format_count(len(runs), 'run')} on this machine"
+        parts_of_runs = runs[:, :-1] * rates
+        expected_of_runs = parts_of_runs.sum(axis=1)
+        # How many times as long runs took as by the built-in rates, as logarithms: errors are factors.
+        slower = np.log(runs[:, -1] / expected_of_runs)
+        # The more of its time went into the same parts, the more a run counts.
+        shares_of_runs = parts_of_runs / expected_of_runs[:, np.newaxis]
+        alike = np.minimum(shares_of_runs, parts / expected).sum(axis=1)
+        certainty = (alike / _RUNS_DIFFER) ** 2
+    elif work.sample is not None:
+        basis = "a second of work"
         done, spent = work.sample
-        times = np.dot(rates, done) / np.dot(_RATES[_SAMPLE], done)
-        runs, basis, noise = [[*done, spent * times]], "a second of work", _SAMPLES_DIFFER
-    # Half of what isn't known is common to all rates, as on another machine.
-    covariance = _UNKNOWN**2 / 2 * (1 + np.eye(len(rates)))
-    certainty, logs = np.linalg.inv(covariance), (prior := np.log(np.maximum(rates, 1e-9)))
-    # Least squares of logarithms, by Gauss and Newton: rates are positive, and errors are factors.
-    for _ in range(_STEPS if runs else 0):
-        known, took = np.array(runs)[:, :-1], np.array(runs)[:, -1]
-        parts = known * np.exp(logs)
-        shares = parts / parts.sum(axis=1, keepdims=True)
-        covariance = np.linalg.inv(shares.T @ shares / noise**2 + certainty)
-        missing = shares.T @ np.log(took / parts.sum(axis=1)) / noise**2
-        logs = logs + np.clip(covariance @ (missing - certainty @ (logs - prior)), -1, 1)
-    parts = amounts * np.exp(logs)
-    shares, total = parts / parts.sum(), float(parts.sum())
-    factor = math.exp(math.sqrt(shares @ covariance @ shares + _RUNS_DIFFER**2))
-    return (total / factor, total * factor), basis
+        slower = np.log([spent / np.dot(_RATES[_SAMPLE], done)])
+        certainty = np.array([1 / _SAMPLES_DIFFER**2])
+    # The built-in rates count as one measurement more.
+    total = 1 / _UNKNOWN**2 + certainty.sum()
+    middle = expected * math.exp(certainty @ slower / total)
+    factor = math.exp(math.sqrt(1 / total + _RUNS_DIFFER**2))
+    return (middle / factor, middle * factor), basis
 
 
 def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
