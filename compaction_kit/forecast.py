@@ -34,7 +34,7 @@ _COSTS = ["files_removed", "bytes_removed", "files_added", "bytes_added"]
 _SCHEDULES = ["schedule", "every_days", "num_runs", *_COSTS, "mean_files", "most_files", "most_stored_bytes"]
 
 # The rows of arrays with a column for each file: bytes, bytes of its live rows, partition, many deleted rows.
-_BYTES, _ROW_BYTES, _PARTITION, _IS_OLD = range(4)
+_BYTES, _ROW_BYTES, _PARTITION, _MANY_DELETED = range(4)
 # From files to files and the numbers of `_COSTS`; removed files (day, bytes) and when vacuums delete them.
 _Step = Callable[[np.ndarray], tuple[np.ndarray, list[int]]]
 _Vacuums = tuple[np.ndarray, float, int]
@@ -136,7 +136,7 @@ def forecast(
     ends, whole = np.cumsum([*map(len, batches)]), pa.concat_tables(batches)
     each = [whole["size_bytes"], whole["weight"], planner.group(whole.select(keys[1:])), np.zeros(ends[-1])]
     today, *to_come = np.split(np.array(each, np.int64), ends[:-1], axis=1)
-    today[_IS_OLD] = candidates(files, limits)[1]
+    today[_MANY_DELETED] = candidates(files, limits)[1]
     times = (vacuum.files[name].cast(pa.int64()) for name in ("removed_at", "modification_time"))
     dead = np.array([(pc.max_element_wise(*times).to_numpy() - now) / _DAY, vacuum.files["size_bytes"]])
     vacuums = dead, vacuum.retention / timedelta(days=1), vacuum_days
