@@ -171,13 +171,13 @@ class TransactionLog:
         )
         if millis(moment) < times[0]:
             raise InvalidArgumentError(
-                f"timestamp={asked} is before the earliest version that can be read, {versions[0]} of "
-                f"{first}: choose that time or a later one."
+                f"timestamp={asked} is before version {versions[0]}, the earliest that can be read: choose "
+                f"{first} or a later time."
             )
         if millis(moment) > times[-1]:
             raise InvalidArgumentError(
-                f"timestamp={asked} is after the latest version, {versions[-1]} of {last}: choose that "
-                "time or an earlier one."
+                f"timestamp={asked} is after version {versions[-1]}, the latest: choose {last} or an earlier "
+                "time."
             )
         return versions[int(np.searchsorted(times[:stamped], millis(moment), side="right")) - 1]
 

@@ -227,9 +227,9 @@ def test_times_of_files_count_only_before_the_first_in_commit_timestamp(tmp_path
         return log.version_at(datetime.fromtimestamp((start + millis) / 1000, UTC))
 
     assert [found(millis) for millis in (2_000, 2_999, 3_000, 4_000)] == [2, 2, 3, 4]
-    with pytest.raises(InvalidArgumentError, match="is before the earliest version that can be read, 2 of"):
+    with pytest.raises(InvalidArgumentError, match="is before version 2, the earliest that can be read"):
         found(1_999)
-    with pytest.raises(InvalidArgumentError, match="is after the latest version, 4 of"):
+    with pytest.raises(InvalidArgumentError, match="is after version 4, the latest: choose"):
         found(4_001)
     for version in range(2):
         os.utime(handmade.commit_path(tmp_path, version), (start / 1000, start / 1000 + version))
