@@ -99,15 +99,21 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 @contextlib.contextmanager
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the stack traces of Java; raise SessionError if the session's Java ends."""
+
     # A filter for each block: blocks of several threads end in any order.
-    logger, refuse = error_logger("SQLQueryContextLogger"), lambda _: False
-    logger.addFilter(refuse)
+    def refuse(_: object) -> bool:
+        return False
+
+    loggers = [error_logger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    for logger in loggers:
+        logger.addFilter(refuse)
     try:
         yield
     except DEAD:
         raise SessionError(f"{JAVA_ENDED}.") from None
     finally:
-        logger.removeFilter(refuse)
+        for logger in loggers:
+            logger.removeFilter(refuse)
 
 
 def cache_folder() -> Path:

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import time
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,17 +33,25 @@ def test_the_running_session_is_given_again_also_in_a_new_thread(spark: SparkSes
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
 
 
-@pytest.mark.parametrize("statement", ["SELECT nothing", "SELECT raise_error('x')"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda spark: spark.sql("SELECT nothing"),
+        lambda spark: spark.sql("SELECT raise_error('x')"),
+        lambda spark: spark.range(1).select("nothing"),
+    ],
+)
 def test_errors_are_logged_as_before_after_a_quiet_one(
-    spark: SparkSession, capfd: pytest.CaptureFixture[str], statement: str
+    spark: SparkSession, capfd: pytest.CaptureFixture[str], query: Callable[[SparkSession], DataFrame]
 ) -> None:
     # As in a process in which nothing has failed yet.
-    logging.Logger.manager.loggerDict.pop("SQLQueryContextLogger", None)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.Logger.manager.loggerDict.pop(name, None)
     with quiet_errors(), pytest.raises(SPARK_ERRORS):
-        spark.sql(statement).collect()
+        query(spark).collect()
     assert capfd.readouterr().err == ""
     with pytest.raises(SPARK_ERRORS):
-        spark.sql(statement).collect()
+        query(spark).collect()
 
 
 HOLD = """
