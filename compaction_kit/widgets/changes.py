@@ -133,7 +133,9 @@ class Changes(Watched):
     @property
     def no_table(self) -> str:
         """A sentence if there are no files to look at and none are being read, else empty."""
-        return "" if self.files is not None or self.opened.pending else "No table is open."
+        if self.files is not None or self.opened.pending:
+            return ""
+        return "The table can't be read." if self.opened.error else "No table is open."
 
     @property
     def plan(self) -> CompactionPlan | None:

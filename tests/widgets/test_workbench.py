@@ -174,9 +174,10 @@ def test_a_folder_without_a_table_offers_to_make_one(bench: Workbench, folder: P
         assert said in at(bench, "ck-empty").value
         assert is_shown(at(bench, "ck-make"))
         assert not is_shown(at(bench, "ck-verdict"))
-        for part in ("Plan", "Run"):
+        no_plan = "No plan yet: open a table."
+        for part, sentence in (("Files", "No table is open."), ("Plan", no_plan), ("Run", no_plan)):
             show(bench, part)
-            assert "No plan yet: open a table." in words(bench.stack.children[bench.rail.index])
+            assert sentence in words(bench.stack.children[bench.rail.index])
         assert at(bench, "ck-run").disabled
     shaped_table(tmp_path / "mine", partitions=0, files=2, rows=10)
     click(bench, "ck-refresh")
@@ -474,7 +475,7 @@ def test_what_others_commit_is_seen(own: Path) -> None:
     assert not is_shown(about)
     for part in ("Files", "My query", "History", "Vacuum"):
         show(bench, part)
-        assert "No table is open." in words(bench.stack.children[bench.rail.index])
+        assert "The table can&#x27;t be read." in words(bench.stack.children[bench.rail.index])
     (own / ".away").rename(own / "a")
     show(bench, "Plan")
     assert "ck-error" not in at(bench, "ck-verdict").value
