@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,19 +28,33 @@ from compaction_kit.records import Record
 from compaction_kit.session import cache_folder
 from compaction_kit.text import GIB, MIB, format_count, format_range, format_size, parse_number
 
-# Keys of `_RATES`, the file with what runs took, and the place of the run itself in amounts (it is 1 there).
-_PROOF, _SAMPLE, _KEPT, _RUN = "proof", "sample", "rates.json", 2
-# Seconds on one core by each strategy, as far as no run shows it, of: a session that starts, a first run in
-# a process, any run, a file written, a column of a file (whose footer takes as long as three), a million
-# values decoded, a GiB read or written with these, a GiB copied, a request to a store. Measured by
-# `benchmarks/compact.py` on 2 cores.
+
+class _Amounts(NamedTuple):
+    """What takes time in a run, its proof or a sample."""
+
+    sessions: float = 0
+    first_runs: float = 0
+    runs: float = 0
+    files_written: float = 0
+    # Of each file; its footer takes as long as three more.
+    columns: float = 0
+    # Millions of values that are decoded, GiB read or written with these, and GiB that are copied.
+    values: float = 0
+    gib: float = 0
+    copied: float = 0
+    requests: float = 0
+
+
+# Keys of `_RATES`, and the file with what runs took.
+_PROOF, _SAMPLE, _KEPT = "proof", "sample", "rates.json"
+# Seconds of one of each on one core, as far as no run shows them; measured by `benchmarks/compact.py`.
 _RATES = {
-    "arrow": (5, 3.3, 0.3, 0.00045, 0.00002, 0.015, 0.5, 0.33, 0.05),
-    "optimize": (5, 5, 0.8, 0.07, 0.00006, 0.12, 3, 3, 0.05),
-    "optimize, sorting": (5, 6, 2, 0.1, 0.00008, 0.25, 5, 5, 0.05),
-    "rewrite": (5, 5, 1, 0.012, 0.00006, 0.12, 3, 3, 0.05),
-    _PROOF: (0, 0.6, 0.2, 0, 0.00004, 0.01, 0.3, 0.1, 0.05),
-    _SAMPLE: (0, 0, 0, 0, 0.00004, 0.02, 1, 0, 0.05),
+    "arrow": _Amounts(5, 3.3, 0.3, 0.00045, 0.00002, 0.015, 0.5, 0.33, 0.05),
+    "optimize": _Amounts(5, 5, 0.8, 0.07, 0.00006, 0.12, 3, 3, 0.05),
+    "optimize, sorting": _Amounts(5, 6, 2, 0.1, 0.00008, 0.25, 5, 5, 0.05),
+    "rewrite": _Amounts(5, 5, 1, 0.012, 0.00006, 0.12, 3, 3, 0.05),
+    _PROOF: _Amounts(0, 0.6, 0.2, 0, 0.00004, 0.01, 0.3, 0.1, 0.05),
+    _SAMPLE: _Amounts(0, 0, 0, 0, 0.00004, 0.02, 1, 0, 0.05),
 }
 # How far off, as logarithms: the built-in rates on another machine, a run from like ones, a sample from runs.
 _UNKNOWN, _RUNS_DIFFER, _SAMPLES_DIFFER = math.log(2), 0.25, 0.4
@@ -52,7 +67,7 @@ _REQUESTS_AT_ONCE, _GET_BYTES, _BLOCK_BYTES, _PART_BYTES = 64, 32 * MIB, 8 * MIB
 # holds for each output that Spark writes, up to its heap.
 _TASK_BYTES, _DECODED_BYTES, _DRIVER_BYTES, _ACTION_BYTES = 150 * MIB, 400 * MIB, 200 * MIB, 6 << 10
 _OUTPUT_BYTES, _HEAP_BYTES = 40 * MIB, 4 * GIB
-# What was done, in the order of rates, and the seconds that it took; of each table, once.
+# What was done, in the order of `_Amounts`, and the seconds that it took; of each table, once.
 _Sample = tuple[np.ndarray, float]
 _SAMPLES: dict[tuple[str, str], _Sample] = {}
 # Strategies that have run in this process, and so in its Java.
@@ -70,7 +85,7 @@ class Cost(Record):
         seconds, proof_seconds: A range, from and to, which holds about two times out of three.
         memory: Bytes that the driver and all tasks hold at most, about.
         basis: What the seconds are predicted from.
-        amounts: What takes time in the run and in its proof, in the order of rates.
+        amounts: What takes time in the run and in its proof, in the order of `_Amounts`.
     """
 
     strategy: str
@@ -84,7 +99,7 @@ class Cost(Record):
     proof_seconds: tuple[float, float]
     memory: int
     basis: str
-    amounts: Sequence[np.ndarray] = field(repr=False)
+    amounts: Sequence[Sequence[float]] = field(repr=False)
 
     def total(self, verify: bool = True) -> tuple[float, float]:
         """Return the seconds of the run, from and to, with those of its proof if there is one."""
@@ -187,20 +202,29 @@ def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work:
     # Tasks work side by side: on a disk "arrow" cuts bins, but not those that it copies.
     is_cut = strategy == "arrow" and not remote and not work.copied
     run, proof = max(1 / work.cores, 0 if is_cut else work.largest), max(1 / work.cores, work.largest / 2)
-    copied = work.copied * size_bytes / GIB
-    decoded = (1 - work.copied) * np.array([work.values / 1e6, size_bytes / GIB])
-    starts, per_file = [work.new_session, work.first_run, 1], work.columns + 3
-    waits = [number / _REQUESTS_AT_ONCE for number in requests]
-    amounts = (
-        np.array([*starts, files_written, run * files_read * per_file, *run * decoded, copied, waits[0]]),
-        np.array([*starts, 0, proof * files * per_file, *proof * decoded * (2, 1), copied, waits[1]]),
+    columns, values = work.columns + 3, (1 - work.copied) * work.values / 1e6
+    gib, copied = (1 - work.copied) * size_bytes / GIB, work.copied * size_bytes / GIB
+    both = _Amounts(work.new_session, work.first_run, runs=1, copied=copied)
+    of_run = both._replace(
+        files_written=files_written,
+        columns=run * files_read * columns,
+        values=run * values,
+        gib=run * gib,
+        requests=requests[0] / _REQUESTS_AT_ONCE,
     )
-    (seconds, basis), (proved, _) = _seconds(strategy, amounts[0], work), _seconds(_PROOF, amounts[1], work)
+    of_proof = both._replace(
+        columns=proof * files * columns,
+        values=proof * 2 * values,
+        gib=proof * gib,
+        requests=requests[1] / _REQUESTS_AT_ONCE,
+    )
+    seconds, basis = _seconds(strategy, of_run, work)
+    proof_seconds, _ = _seconds(_PROOF, of_proof, work)
     held = min(_DECODED_BYTES, int(3 * (1 - work.copied) * size_bytes / work.cores))
     written = 0 if strategy == "arrow" else min(_OUTPUT_BYTES * files_written, _HEAP_BYTES)
     memory = _DRIVER_BYTES + _ACTION_BYTES * files + work.cores * (_TASK_BYTES + held) + written
     done = files_read, files_written, bytes_read, bytes_written
-    return Cost(strategy, *done, *requests, seconds, proved, memory, basis, amounts)
+    return Cost(strategy, *done, *requests, seconds, proof_seconds, memory, basis, (of_run, of_proof))
 
 
 def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
@@ -216,7 +240,7 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     took = {cost.strategy: result.seconds - proof} | ({_PROOF: proof} if is_quick else {})
     for (key, seconds), amounts in zip(took.items(), cost.amounts, strict=False):
         if seconds > 0:
-            kept[key] = [*kept.get(key, []), [*amounts.tolist(), seconds]][-_MOST_RUNS:]
+            kept[key] = [*kept.get(key, []), [*map(float, amounts), seconds]][-_MOST_RUNS:]
     # Without a cache folder nothing is learned.
     with contextlib.suppress(OSError):
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -224,10 +248,10 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     return replace(result, predicted=cost.total(bool(result.verified)))
 
 
-def _seconds(key: str, amounts: np.ndarray, work: _Work) -> tuple[tuple[float, float], str]:
+def _seconds(key: str, amounts: _Amounts, work: _Work) -> tuple[tuple[float, float], str]:
     """Return the seconds of amounts, from and to, and what they are predicted from."""
     rates = np.array(_RATES.get(key, _RATES["optimize"]))
-    parts = amounts * rates
+    parts = np.array(amounts) * rates
     expected = float(parts.sum())
     basis, slower, certainty = "built-in rates", np.zeros(0), np.zeros(0)
     runs = np.array(work.kept.get(key, []))
@@ -256,16 +280,18 @@ def _seconds(key: str, amounts: np.ndarray, work: _Work) -> tuple[tuple[float, f
 def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
     """Read and write the first rows of some of a plan's files in memory, for a second."""
     source, store, start = plan.source, plan.source.snapshot.store, time.perf_counter()
-    key, positions, amounts = (store.root, source.snapshot.metadata.id), plan.members[0], np.zeros(9)
-    chosen = places(source.paths(positions[:: len(positions) // _SAMPLE_FILES + 1]), store).to_pylist()
+    key, done = (store.root, source.snapshot.metadata.id), np.array(_Amounts(), float)
+    positions = plan.members[0][:: plan.num_files_removed // _SAMPLE_FILES + 1]
+    chosen = places(source.paths(positions), store).to_pylist()
     with contextlib.suppress(OSError, pa.ArrowException, CompactionKitError):
         for place in chosen if may_read and key not in _SAMPLES else ():
             file, sink = pq.ParquetFile(store.open(place), pre_buffer=True), pa.BufferOutputStream()
             rows = pa.Table.from_batches(islice(file.iter_batches(use_threads=False), 1), file.schema_arrow)
             pq.write_table(rows, sink)
             values, gib = rows.num_rows * rows.num_columns / 1e6, 2 * sink.tell() / GIB
-            amounts += [0, 0, 0, 0, rows.num_columns + 3, values, gib, 0, 0 if store.is_local else 3]
-            _SAMPLES[key] = amounts, time.perf_counter() - start
+            requests = 0 if store.is_local else 3
+            done += _Amounts(columns=rows.num_columns + 3, values=values, gib=gib, requests=requests)
+            _SAMPLES[key] = done, time.perf_counter() - start
             if _SAMPLES[key][1] > _SAMPLE_SECONDS:
                 break
     return _SAMPLES.get(key)
@@ -277,8 +303,8 @@ def _kept() -> dict[str, list[list[float]]]:
         kept = json.loads((cache_folder() / _KEPT).read_text(encoding="utf-8"))
         for runs in kept.values():
             table = np.array(runs)
-            is_valid = np.isfinite(table).all() and (table >= 0).all() and (table[:, [_RUN, -1]] > 0).all()
-            if not is_valid or table.shape[1] != len(_RATES[_PROOF]) + 1:
+            is_valid = np.isfinite(table).all() and (table >= 0).all() and (table[:, -1] > 0).all()
+            if not is_valid or table.shape[1] != len(_Amounts._fields) + 1:
                 return {}
         return dict(kept)
     return {}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
@@ -33,14 +34,14 @@ def middle(ends: tuple[float, float]) -> float:
 
 
 def keep(file: Path, costs: Sequence[Cost], seconds: Sequence[float]) -> None:
-    runs = [[*one.amounts[0].tolist(), took] for one, took in zip(costs, seconds, strict=True)]
+    runs = [[*one.amounts[0], took] for one, took in zip(costs, seconds, strict=True)]
     file.write_text(json.dumps({costs[0].strategy: runs}))
 
 
 def test_a_first_prediction_is_wide_and_runs_narrow_it(kept: Path) -> None:
     first = predict_cost(1_000, 20 * MIB, 3, 18 * MIB)
     # What isn't JSON is of no use, nor what no run took.
-    run = [*first.amounts[0].tolist(), 1.0]
+    run = [*first.amounts[0], 1.0]
     no_time, negative = [*run[:-1], 0], [-1.0, *run[1:]]
     for damaged in (
         "{",
@@ -73,7 +74,7 @@ def test_rates_are_found_that_runs_had(kept: Path, strategy: str) -> None:
     def predict(shapes: Sequence[tuple[int, int, int]]) -> tuple[list[Cost], list[float], float]:
         """What is predicted, what is true, and by what factor a prediction misses at most."""
         made = [predict_cost(files, size, outputs, size, strategy) for files, size, outputs in shapes]
-        true = [float(one.amounts[0] @ rates) for one in made]
+        true = [float(np.dot(one.amounts[0], rates)) for one in made]
         ratios = [middle(one.seconds) / took for one, took in zip(made, true, strict=True)]
         return made, true, max(max(ratio, 1 / ratio) for ratio in ratios)
 
@@ -114,7 +115,7 @@ def test_a_cost_says_what_it_is_of() -> None:
 
 def test_the_last_runs_count_that_did_what_was_predicted(kept: Path) -> None:
     predicted = predict_cost(9, MIB, 1, MIB)
-    sizes = predicted.amounts[0]
+    sizes = np.array(predicted.amounts[0])
     done = [CompactionResult("arrow", "", sizes, sizes, seconds=seconds) for seconds in range(1, 15)]
     others = {"strategy": "optimize"}, {"conflicts": ("another writer",)}, {"refusals": {0: "a reason"}}
     runs = [*done, *(replace(done[0], **other) for other in others)]  # type: ignore[arg-type]
