@@ -160,9 +160,9 @@ def measure_reads(
     """
     if before == after:
         raise InvalidArgumentError(f"before={before} and after={after} are the same version: give two.")
+    named = {"before": parse_count(before, "before", 0), "after": parse_count(after, "after", 0)}
     store, repeats = open_store(table), parse_count(repeats, "repeats")
     with quiet_errors():
-        named = {"before": before, "after": after}
         frames = {version: frame_at(spark, table, version, name) for name, version in named.items()}
         parsed = parse_query(spark, with_table(query, store, str(table)))
         reads = [prepare_read(parsed, frame, version) for version, frame in frames.items()]
