@@ -232,8 +232,8 @@ def arrow_as_html(rows: pa.Table) -> Html:
     return as_html_table(head, texts)
 
 
-def _escaped(text: str) -> str:
-    return html.escape(visible(text))
+def _escaped(text: object) -> str:
+    return html.escape(visible(str(text)))
 
 
 def _shown(part: object) -> Html:

@@ -31,3 +31,9 @@ def test_what_cannot_be_drawn_or_written_gets_a_sentence_and_no_file(tmp_path: P
     assert not (tmp_path / "report.html").exists()
     with pytest.raises(InvalidArgumentError, match="name a file in a folder that you may write to"):
         ck.write_report(tmp_path / "nowhere" / "report.html", "Title", "words")
+
+
+def test_facts_may_have_numbers_as_values(tmp_path: Path) -> None:
+    page = ck.write_report(tmp_path / "report.html", "Numbers", {"a < b": 7}).read_text(encoding="utf-8")
+    assert "a &lt; b</th>" in page
+    assert ">7</td>" in page
