@@ -45,7 +45,7 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
             f'{name}={show_value(value)} is not a size: give a whole number of bytes or text such as "1 GiB".'
         )
     if not 1 <= size_bytes <= _LARGEST:
-        raise InvalidArgumentError(f"{name}={value!r} is out of range: give 1 byte to 8 EiB.")
+        raise InvalidArgumentError(f"{name}={show_value(value)} is out of range: give 1 byte to 8 EiB.")
     return int(size_bytes)
 
 
@@ -64,7 +64,7 @@ def parse_number(value: Any, name: str, least: int = 0, most: int = _LARGEST, ki
     if not is_one or not least <= value <= most:
         noun = "a number" if kind is Real else "a whole number"
         what, end = "out of range" if is_one else f"not {noun}", "on" if most == _LARGEST else f"to {most:,}"
-        raise InvalidArgumentError(f"{name}={value!r} is {what}: give {noun} from {least} {end}.")
+        raise InvalidArgumentError(f"{name}={show_value(value)} is {what}: give {noun} from {least} {end}.")
     return value
 
 

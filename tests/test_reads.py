@@ -117,7 +117,7 @@ def test_a_query_that_can_t_be_used_is_one_sentence(
 def test_versions_and_repeats_that_cant_be_measured_are_refused(spark: SparkSession, hours: Path) -> None:
     for before, after, repeats, says in (
         (0, 9, 1, "after=9 can't be read"),
-        ("0", 1, 1, "before='0' is not a whole number"),
+        ("0", 1, 1, 'before="0" is not a whole number'),
         (0, None, 1, "after=None is not a whole number"),
         (1, 1, 1, "the same version"),
         (0, 1, 0, "repeats=0"),

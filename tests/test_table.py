@@ -106,26 +106,26 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
         (lambda table: table.plan_compaction(zorder_by=5), 'zorder_by="5" is not a data column'),
         (lambda table: table.plan_compaction(zorder_by=[5], budget=1), "zorder_by=[5] sorts rows"),
         (lambda table: table.plan_compaction().run(5), 'strategy="5" is unknown'),
-        (lambda table: table.forecast(days="3"), "days='3' is not a whole number"),
+        (lambda table: table.forecast(days="3"), 'days="3" is not a whole number'),
         (lambda table: table.forecast(max_files=2.5), "max_files=2.5 is not a whole number"),
         (lambda table: table.forecast(vacuum_days=None), "vacuum_days=None is not a whole number"),
-        (lambda table: table.auto_compaction(since="9"), "since='9' is not a whole number"),
+        (lambda table: table.auto_compaction(since="9"), 'since="9" is not a whole number'),
         (lambda table: table.auto_compaction(since=-1), "since=-1 is out of range"),
         (lambda table: table.files(version=True), "version=True is not a whole number"),
-        (lambda table: table.diff(0, "1"), "version='1' is not a whole number"),
+        (lambda table: table.diff(0, "1"), 'version="1" is not a whole number'),
         (partial(datasets.shaped_table, rows=2.5), "rows=2.5 is not a whole number"),  # type: ignore[arg-type]
-        (partial(datasets.shaped_table, seed="a"), "seed='a' is not a whole number"),  # type: ignore[arg-type]
-        (lambda table: table.log.actions("1"), "version='1' is not a whole number"),
+        (partial(datasets.shaped_table, seed="a"), 'seed="a" is not a whole number'),  # type: ignore[arg-type]
+        (lambda table: table.log.actions("1"), 'version="1" is not a whole number'),
         (lambda table: table.log.actions([]), "version=[] is not a whole number"),
         (lambda table: table.forecast(days=10**30), "out of range: give a whole number from 1 to 3,650"),
         (lambda table: table.plan_compaction().run([]), 'strategy="[]" is unknown'),
         (lambda table: table.plan_compaction(where="a = '\ud800'"), "is not a predicate"),
-        (lambda table: table.plan_compaction().cost.price("x"), "per_gib='x' is not a number"),
+        (lambda table: table.plan_compaction().cost.price("x"), 'per_gib="x" is not a number'),
         (lambda table: open_table(table.path, table), "is no Spark session: give one"),
         (lambda _: write_report(None, "words"), "path=None can't be written"),  # type: ignore[arg-type]
         (lambda table: write_report("a.html", table.plan_compaction()), "title=CompactionPlan("),
         (lambda _: write_report("a\0b", "words"), r"path='a\x00b' can't be written"),
-        (partial(datasets.shaped_table, skew="1"), "skew='1' is not a number"),  # type: ignore[arg-type]
+        (partial(datasets.shaped_table, skew="1"), 'skew="1" is not a number'),  # type: ignore[arg-type]
     ],
 )
 def test_a_value_of_another_type_is_refused_by_name(shaped: Path, call: Any, says: str) -> None:

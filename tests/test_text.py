@@ -16,6 +16,7 @@ from compaction_kit.text import (
     format_range,
     format_seconds,
     format_size,
+    parse_count,
     parse_size,
     parse_spark_size,
 )
@@ -38,6 +39,11 @@ def test_text_is_read_in_binary_and_decimal_units() -> None:
 )
 def test_what_is_no_size_is_refused_in_one_sentence_with_the_value(value: object) -> None:
     refused(partial(parse_size, value, "max_file_size"), InvalidArgumentError, "max_file_size=", str(value))  # type: ignore[arg-type]
+
+
+def test_a_long_text_that_is_no_number_is_cut() -> None:
+    error = refused(partial(parse_count, "x" * 5_000, "version"), InvalidArgumentError, 'version="xxx')
+    assert len(str(error)) < 300
 
 
 def test_a_count_of_one_is_not_plural() -> None:

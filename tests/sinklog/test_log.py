@@ -73,7 +73,7 @@ def test_by_default_100_batches_are_kept_and_a_retention_bounds_what_is_projecte
     assert pc.max(kept["num_entries"]).as_py() < 200
     for options in ({"num_batches": "x"}, {"seconds_between": float("nan")}, {"seconds_between": "x"}):
         refused(log.project, InvalidArgumentError, "give a", *options, **options)
-    refused(log.plot, InvalidArgumentError, "num_batches='x' is not a whole number", num_batches="x")
+    refused(log.plot, InvalidArgumentError, 'num_batches="x" is not a whole number', num_batches="x")
     refused(
         partial(ck.sink_log(streamed.checkpoint).project, 1, "1 day"),
         InvalidArgumentError,
