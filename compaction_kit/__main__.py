@@ -12,7 +12,7 @@ import compaction_kit as ck
 from compaction_kit import errors
 
 FINE, FOUND, NOT_DONE = 0, 1, 2
-_CODES = {errors.EmptyTableError: FINE, errors.VerificationError: FOUND}
+_CODES: dict[type, int] = {errors.EmptyTableError: FINE, errors.VerificationError: FOUND}
 _EXIT_CODES = """exit codes:
   0  fine, also if a table has no file to compact
   1  found: a rewrite that is refuted or can't be read (audit), versions that are not proved to have the same
@@ -90,16 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")
     try:
         return int(options.do(options))
-    except errors.CompactionKitError as error:
-        print(error, file=sys.stderr)
+    except (errors.CompactionKitError, KeyboardInterrupt) as error:
+        # A run that is interrupted raises RunCancelled, which says what is committed.
+        sentence = str(error) or "Interrupted: nothing was changed."
+        print(sentence, file=sys.stderr)
         if options.json:
             is_empty = isinstance(error, errors.EmptyTableError)
-            print(json.dumps({} if is_empty else {"error": str(error)}))
+            print(json.dumps({} if is_empty else {"error": sentence}))
         return _CODES.get(type(error), NOT_DONE)
-    except KeyboardInterrupt:
-        # A run that is interrupted raises RunCancelled, which says what is committed.
-        print("Interrupted: nothing was changed.", file=sys.stderr)
-        return NOT_DONE
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             print(f"The output can't be written ({error}): free space, and run it again.", file=sys.stderr)

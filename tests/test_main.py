@@ -122,6 +122,18 @@ def test_bad_input_is_a_sentence_and_2(
     assert printed(capsys, *words_given, code=2) == {"error": shown.err.rstrip("\n")}
 
 
+def test_an_interrupted_command_prints_json_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        def readline(self) -> str:
+            raise KeyboardInterrupt
+
+    handmade.write_log(tmp_path, *[[handmade.add(name)] for name in "ab"])
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    assert "nothing was changed" in printed(capsys, "run", tmp_path, code=2)["error"]
+
+
 def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(tmp_path: Path) -> None:
     handmade.write_log(tmp_path / "a", *[[handmade.add(name)] for name in "ab"])
     command = f"{shlex.quote(sys.executable)} -m compaction_kit"
