@@ -204,7 +204,7 @@ def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _A
         layout = [add for row, add in enumerate(adds) if row not in rewritten]
         for number, (rows, size) in enumerate(zip(bins, other.outcome.bytes_added.tolist(), strict=True)):
             stats = merge_stats([adds[row]["stats"] for row in rows], leaves, fills).text or None
-            layout.append(_add(f"{plan.id}-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
+            layout.append(_add(f"planned-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
         yield name, layout
 
 

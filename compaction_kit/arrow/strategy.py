@@ -202,7 +202,7 @@ class _ArrowRun:
 
     def _is_committed(self, actions: Iterable[str], version: int) -> bool:
         """Return whether a conflict is with these actions: Delta tries again where an answer was lost."""
-        commits = commits_of(self._run.store, self._run.plan.id, version)
+        commits = commits_of(self._run.store, self._run.id, version)
         added = {add["path"] for commit in commits for add in commit.adds}
         return any(json.loads(line).get("add", {}).get("path") in added for line in actions)
 
@@ -218,7 +218,7 @@ class _ArrowRun:
         # After a version without a checksum file, Delta would read the whole log to write one.
         has_one = run.store.is_file(f"{LOG_FOLDER}/{transaction.version:020d}.crc")
         confs = {} if has_one else _NO_CHECKSUM
-        with run.record.step("commit"), settings(run.spark, "arrow", run.plan.id, confs, proof) as spark:
+        with run.record.step("commit"), settings(run.spark, "arrow", run.id, confs, proof) as spark:
             commit = partial(transaction.commit, spark, actions, metrics, run.plan.where)
             outcome = in_thread(spark, commit)
             try:

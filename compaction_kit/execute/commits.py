@@ -99,14 +99,14 @@ class Commit:
     removes: list[dict[str, Any]]
 
 
-def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
-    """Return the commits of a plan after a version, oldest first."""
+def commits_of(store: Store, run_id: str, since: int) -> list[Commit]:
+    """Return the commits of a run after a version, oldest first."""
     found = []
     for file, info, tag, adds, removes in _commits_after(store, since):
         # Over Spark Connect other writes in the same session meanwhile carry the tag too.
         is_other = not removes or any(action["dataChange"] for action in adds + removes)
         is_restore = info.get("operation") == "RESTORE" and tag and tag["strategy"] in ("restore", "undo")
-        if tag is None or tag["plan"] != plan_id or (is_other and not is_restore):
+        if tag is None or tag["plan"] != run_id or (is_other and not is_restore):
             continue
         version = file.version or 0
         time = info.get("inCommitTimestamp", file.modification_time) / 1000
@@ -116,11 +116,11 @@ def commits_of(store: Store, plan_id: str, since: int) -> list[Commit]:
     return found
 
 
-def other_commits(store: Store, plan: BinPlan, since: int) -> str:
-    """Say who else committed after a version, and how many files of a plan they removed."""
+def other_commits(store: Store, run_id: str, plan: BinPlan, since: int) -> str:
+    """Say who committed after a version besides a run, and how many files of its plan they removed."""
     planned, took = set(plan.files["path"].to_pylist()), dict[str, int]()
     for file, info, tag, _, removes in _commits_after(store, since):
-        if tag is None or tag["plan"] != plan.id:
+        if tag is None or tag["plan"] != run_id:
             paths = canonical_paths(pa.array([remove["path"] for remove in removes], pa.string()))
             name = ", ".join(filter(None, (info.get("operation"), f"version {file.version}")))
             took[name] = len(planned.intersection(paths.to_pylist()))

@@ -47,7 +47,7 @@ class Optimize(Strategy):
             confs[f"{CUBES}.threshold"] = str(plan.planner.rules.cubes.complete)
             confs[f"{CUBES}.targetCubeSize"] = str(plan.planner.rules.cubes.target)
         statement = self._statement(run, f" WHERE {where}" if where else "")
-        with settings(run.spark, self.name, plan.id, confs) as spark:
+        with settings(run.spark, self.name, run.id, confs) as spark:
             for tries_left in reversed(range(MOST_TRIES)):
                 try:
                     _execute(run, spark, statement, num_bins)
@@ -56,7 +56,7 @@ class Optimize(Strategy):
                     if not is_conflict(error):
                         raise
                     # Where an answer is lost, Delta takes its own commit for another writer's.
-                    own = commits_of(run.store, plan.id, plan.version)
+                    own = commits_of(run.store, run.id, plan.version)
                     if plan.without(removed_paths(own)).is_empty:
                         break
                     if not tries_left:

@@ -144,7 +144,7 @@ def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
 
     def back_to(version: int) -> Commit:
         back = partial(restore, table=run.table, version=version)
-        return restored(run.handle, "undo", run.plan.id, ANY_VERSION, back)
+        return restored(run.handle, "undo", run.id, ANY_VERSION, back)
 
     done = back_to(version)
     undone = done.read_version

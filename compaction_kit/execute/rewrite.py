@@ -73,7 +73,7 @@ class Rewrite(Strategy):
         """
         plan, positions = run.plan, _whole_partitions(run.plan)
         is_whole_table = len(positions) == plan.source.snapshot.live.num_rows
-        with settings(run.spark, self.name, plan.id, _CONFS) as spark:
+        with settings(run.spark, self.name, run.id, _CONFS) as spark:
             predicate = None if is_whole_table else partitions_predicate(spark, plan.source, positions)
             rows = spark.read.format("delta").load(run.table)
             # Always true. But with _metadata Spark doesn't read a table that the session has cached, which
@@ -88,7 +88,7 @@ class Rewrite(Strategy):
                 _watched(run, rows, predicate, most_rows)
             except Exception as error:
                 # Delta tries again where an answer is lost, and takes its own commit for another writer's.
-                own = is_conflict(error) and commits_of(run.store, plan.id, plan.version)
+                own = is_conflict(error) and commits_of(run.store, run.id, plan.version)
                 if not (own and self.is_as_planned(plan, removed_paths(own), 0)):
                     raise
         _check_start(run)
@@ -147,7 +147,7 @@ def _watched(run: Run, rows: DataFrame, predicate: str | None, most_rows: int) -
 def _check_start(run: Run) -> None:
     """Warn if the transaction didn't begin at the planned version; raise if columns have changed."""
     planned = run.plan.version
-    commits = commits_of(run.store, run.plan.id, planned)
+    commits = commits_of(run.store, run.id, planned)
     if not commits or commits[-1].read_version == planned:
         return
     version, start = commits[-1].version, commits[-1].read_version

@@ -79,15 +79,16 @@ def _run(run: Run, able: Sequence[Strategy], asked: Strategy | None) -> Compacti
         run.record.ask(run.record.preparing)
         chosen, reason, refusals = _rewrite(run, able, asked)
         is_written = True
-        commits = commits_of(run.store, run.plan.id, since)
+        commits = commits_of(run.store, run.id, since)
         prove(run, unproved(run, commits))
     except BaseException as error:
         _fail(run, since, error, is_written)
         raise
     if not commits and run.record.conflicts:
+        others = other_commits(run.store, run.id, run.plan, since)
         raise errors.ConflictError(
-            f"{other_commits(run.store, run.plan, since)}, some of every bin: make a new plan; nothing was "
-            "committed, the table is as they left it."
+            f"{others}, some of every bin: make a new plan; nothing was committed, the table is as they left "
+            "it."
         )
     run.record.done()
     return CompactionResult.of(run, commits, chosen, reason, refusals)
@@ -108,7 +109,7 @@ def _rewrite(
         partitions = frozenset(plan.bin_groups[list(left)].tolist()) if plan.is_optimize else frozenset()
         if left and (len(left) == plan.num_bins or partitions.issuperset(plan.bin_groups.tolist())):
             # It has done nothing, unless it found out after its first batch.
-            done = commits_of(run.store, plan.id, plan.version)
+            done = commits_of(run.store, run.id, plan.version)
             why = None if done else "; ".join(sorted(set(left.values())))
         refused = refused or why or ""
         if why:
@@ -131,7 +132,7 @@ def _fail(run: Run, since: int, error: BaseException, is_written: bool) -> None:
     left = ""
     try:
         if run.store.is_folder(LOG_FOLDER):
-            outcome = _committed(run, commits_of(run.store, run.plan.id, since), error, is_written)
+            outcome = _committed(run, commits_of(run.store, run.id, since), error, is_written)
             left = unnamed_files(run.store, run.log, run.record.start)
         else:
             outcome = "the table's folder is gone"
@@ -141,7 +142,7 @@ def _fail(run: Run, since: int, error: BaseException, is_written: bool) -> None:
         raise errors.RunCancelled(f"The run was cancelled: {outcome}{left}.") from None
     if isinstance(error, _FAILURES):
         has_others = is_conflict(error) or isinstance(error, TableChanged)
-        others = other_commits(run.store, run.plan, since) if has_others else ""
+        others = other_commits(run.store, run.id, run.plan, since) if has_others else ""
         ours = translate(error, run.store.root, outcome, others)
         raise (type(ours)(f"{str(ours).rstrip('.')}{left}.") if left else ours) from None
     if not isinstance(error, errors.CompactionKitError):

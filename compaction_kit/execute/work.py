@@ -3,6 +3,7 @@
 import contextlib
 import math
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -202,8 +203,8 @@ class Recorder:
 class Run:
     """One run of a plan, as strategies and proof readers get it.
 
-    `partitions` are the numbers of those to rewrite (see `Planner.groups`), None for all; `table` is the URI
-    of the table's folder.
+    `partitions` are the numbers of those to rewrite (see `Planner.groups`), None for all; commits of the run
+    name its `id`; `table` is the URI of the table's folder.
     """
 
     handle: Handle
@@ -212,6 +213,7 @@ class Run:
     verify: bool
     readers: Sequence[ProofReader] = ()
     partitions: frozenset[int] | None = None
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     spark: SparkSession = field(init=False)
     table: str = field(init=False)
     store: Store = field(init=False)

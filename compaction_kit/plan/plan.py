@@ -1,8 +1,7 @@
 """A plan: which files are rewritten together, and what comes of them."""
 
-import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -41,7 +40,6 @@ class BinPlan(Plan):
     unbounded: Packing
     packed: Packing
     full: bool = False
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @classmethod
     def of(

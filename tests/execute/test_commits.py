@@ -28,7 +28,7 @@ def compacted(gone: str, new: str) -> list[Action]:
     return [unchanged(remove(gone)), unchanged(add(new))]
 
 
-def test_commits_of_a_plan_are_those_that_change_no_data_and_its_restores(tmp_path: Path) -> None:
+def test_commits_of_a_run_are_those_that_change_no_data_and_its_restores(tmp_path: Path) -> None:
     """Other writes of the session meanwhile have its userMetadata too; others may say anything."""
     infos: list[Any] = ["said", [], {"operation": "RESTORE"}, {"userMetadata": {"by": "me"}}]
     write_log(
@@ -57,8 +57,8 @@ def test_commits_of_a_plan_are_those_that_change_no_data_and_its_restores(tmp_pa
         (11, "c", "Another writer changed the table (version 12)"),
         (12, "c", "Another writer changed the table"),
     ):
-        plan = Mock(id="0a", files={"path": Mock(to_pylist=lambda paths=paths: paths)})
-        assert other_commits(open_store(tmp_path), plan, since) == told
+        plan = Mock(files={"path": Mock(to_pylist=lambda paths=paths: paths)})
+        assert other_commits(open_store(tmp_path), "0a", plan, since) == told
 
 
 def test_files_that_commits_add_and_remove_are_told_by_their_deletion_vectors_too(tmp_path: Path) -> None:

@@ -245,6 +245,18 @@ def test_a_writer_who_takes_everything_wins(changed: Path, strategy: str) -> Non
     assert (table.version, table.files().num_files) == (5, 0)
 
 
+def test_of_two_runs_of_a_plan_at_once_one_is_refused(changed: Path) -> None:
+    plan = open_table(changed).plan_compaction()
+
+    def run_too() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(plan.run, "arrow").result(timeout=60).versions == (5,)
+
+    told = "Another writer took 21 of the plan's 21 files (OPTIMIZE, version 5)"
+    refused(plan.run, ConflictError, told, strategy="arrow", progress=once_rewriting(run_too))
+    assert open_table(changed).version == 5
+
+
 def test_a_data_file_that_is_damaged_or_gone_stops_every_strategy(
     spark: SparkSession, tmp_path: Path, confs: SetConf
 ) -> None:
