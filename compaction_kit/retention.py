@@ -51,4 +51,6 @@ def in_words(length: timedelta) -> str:
     """Format a length of time, whole days as days: "7 days", "36 hours", "0.5 hours", "0 hours"."""
     days, rest = divmod(length, timedelta(days=1))
     hours = length / timedelta(hours=1)
-    return format_count(days, "day") if days and not rest else f"{hours:g} hour{'s' * (hours != 1)}"
+    if days and not rest:
+        return format_count(days, "day")
+    return f"{hours:g} hour" if hours == 1 else f"{hours:g} hours"

@@ -116,7 +116,8 @@ def _needed(plan: BinPlan, now: int, after: int) -> list[str]:
     if after >= now:
         first = f"{format_count(now, 'file')}{scope}, and compaction would leave {after:,}."
     uncertain = " and ".join(exactness(plan).uncertain)
-    about = f"about {format_size(plan.bytes_added)}{' in all' * (plan.num_files_added != 1)}"
+    in_all = "" if plan.num_files_added == 1 else " in all"
+    about = f"about {format_size(plan.bytes_added)}{in_all}"
     return [
         first,
         f"Compaction rewrites {format_files(plan.num_files_removed, plan.bytes_removed)} into "

@@ -68,7 +68,8 @@ class Optimize(Strategy):
     def _statement(self, run: Run, condition: str) -> str:
         columns = ", ".join(identifier(run.spark, name) for name in run.plan.zorder_by)
         zorder = f" ZORDER BY ({columns})" if columns else ""
-        return f"OPTIMIZE {table_name(run.spark, run.table)}{condition}{zorder}{' FULL' * run.plan.full}"
+        full = " FULL" if run.plan.full else ""
+        return f"OPTIMIZE {table_name(run.spark, run.table)}{condition}{zorder}{full}"
 
 
 class Reorg(Optimize):

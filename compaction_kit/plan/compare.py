@@ -46,7 +46,7 @@ class Comparison(Record):
     def facts(self) -> dict[str, str]:
         """Return how many files of each layout a narrow range touches."""
         return {
-            layout: f"{touched} of {files} file{'s' * (files != '1')}"
+            layout: f"{touched} of {files} {'file' if files == '1' else 'files'}"
             for layout, files, _, _, touched in self._rows()
         }
 

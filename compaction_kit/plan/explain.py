@@ -164,10 +164,9 @@ def explain_clustering(plan: BinPlan) -> list[str]:
             rewritten.append(f"{files} {what}")
     if plan.is_empty:
         return [*lines, "So there is nothing to do."]
-    lines.append(
-        f"OPTIMIZE{' FULL' * plan.full} sorts {' and '.join(rewritten)} into "
-        f"{format_count(plan.num_bins, 'new cube')}, as about {_outputs(plan)}."
-    )
+    statement = "OPTIMIZE FULL" if plan.full else "OPTIMIZE"
+    new_cubes = format_count(plan.num_bins, "new cube")
+    lines.append(f"{statement} sorts {' and '.join(rewritten)} into {new_cubes}, as about {_outputs(plan)}.")
     new_bytes = totals[NEW, True]["size_bytes_sum"] if (NEW, True) in totals else 0
     if 0 < new_bytes < plan.bytes_removed:
         lines.append(

@@ -48,7 +48,8 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
     names = [f"cube {row['cube_id'][:8]}" if row["cube_id"] else "no cube yet" for row in shown]
     notes = [f"{format_count(row['num_files'], 'file')}, {format_size(row['size_bytes'])}" for row in shown]
     right = style.packed(axis, names, notes, max(row["logical_bytes"] for row in shown), complete)
-    text = f"complete from {format_size(complete)}" + " →" * (complete > right)
+    arrow = " →" if complete > right else ""
+    text = f"complete from {format_size(complete)}{arrow}"
     style.note(axis, text, (min(complete, right), 1), (0, 3), ha="right", xycoords=("data", "axes fraction"))
     present = {row["state"] for row in shown}
     looks = {name: look for name, look in _STATES.items() if name in present}
@@ -65,7 +66,7 @@ def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
     sizes = {"is new": new, "is rewritten": rewritten} if rewritten > new else {"is new and rewritten": new}
     sizes["stays"] = sum(row["size_bytes"] for row in rows) - rewritten
     found = [f"{format_size(size)} {what}" for what, size in sizes.items() if size]
-    return "All " * (len(found) == 1) + ", ".join(found)
+    return f"All {found[0]}" if len(found) == 1 else ", ".join(found)
 
 
 def extents(

@@ -58,7 +58,8 @@ def before_after(
     """
     finding = f"Nothing to do: {format_count(len(before), 'file')}, {format_size(before.sum())}"
     if after is not None:
-        sizes = f"{format_size(before.sum())} → {'about ' * (largest is not None)}{format_size(after.sum())}"
+        about = "" if largest is None else "about "
+        sizes = f"{format_size(before.sum())} → {about}{format_size(after.sum())}"
         finding = f"{len(before):,} → {format_count(len(after), 'file')}, {sizes}"
     after = before if after is None else after
     figure, upper, lower = _place_sizes(figure)

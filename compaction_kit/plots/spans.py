@@ -69,7 +69,8 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
     lasted = {name: max(float(step.ends.max()) for step in steps) for name, steps in runs.items()}
     findings = {name: _finding(steps, lasted[name], not name) for name, steps in runs.items()}
     title = findings.get("") or _comparison(lasted)
-    sentences = [f"{name}: {findings[name]}. " * bool(name) + _times(steps) for name, steps in runs.items()]
+    times = {name: _times(steps) for name, steps in runs.items()}
+    sentences = [f"{name}: {findings[name]}. {times[name]}" if name else times[name] for name in runs]
     sentences += [f"{name}: no time was recorded" for name in named if name not in runs]
     heights = [sum(step.inches for step in steps) + 0.35 for steps in runs.values()]
     figure = style.chart(style.WIDTH, 0.9 + sum(heights), title, *sentences)
