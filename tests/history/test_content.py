@@ -270,4 +270,4 @@ def test_a_diff_has_the_files_of_one_side_alone_with_their_live_rows(changed_thr
 def test_a_version_out_of_range_is_refused_in_one_sentence(changed_thrice: Path, version: Any) -> None:
     opened = open_table(changed_thrice)
     for call in (opened.plan_restore, opened.files, partial(opened.diff, 0)):
-        refused(partial(call, version), errors.InvalidArgumentError, f"version={version!r} ")
+        refused(partial(call, version), errors.InvalidArgumentError, f"version={errors.show_value(version)} ")

@@ -302,7 +302,8 @@ def test_a_time_picks_a_commit(tmp_path: Path, shaped: Path) -> None:
     assert repr(latest).endswith("by its in-commit timestamp, the latest")
     committed = open_table(shaped).history()["timestamp"][3].as_py()
     assert "by the time of its file" in repr(open_table(shaped).at(timestamp=committed))
-    for timestamp, words in {"2023-12-31": "before the earliest", "2024-01-04": "after the latest"}.items():
+    outside = {"2023-12-31": "before version 0, the earliest", "2024-01-04": "after version 2, the latest"}
+    for timestamp, words in outside.items():
         refused(partial(table.at, timestamp=timestamp), InvalidArgumentError, words)
 
 
