@@ -1,4 +1,4 @@
-"""The commits of a run, read back from the log: their userMetadata names the plan."""
+"""The commits of a run, read back from the log: their userMetadata names it."""
 
 import contextlib
 import json
@@ -33,22 +33,26 @@ _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 # Over Spark Connect: one run at a time has its settings in the session. Else: RDD.toDF is put back at once.
 _SETTINGS, _COPYING = threading.RLock(), threading.Lock()
 _TAG = re.compile(
-    r"compaction_kit (?P<strategy>\w+), plan (?P<plan>\w+)"
+    r"compaction_kit (?P<strategy>\w+), plan (?P<run>\w+)"
     r"(?:, proved (?P<rows>\d+) rows -?[0-9a-f]+ -?[0-9a-f]+ by [\w+]+)?$"
 )
 
 
 @contextlib.contextmanager
 def settings(
-    spark: SparkSession, strategy: str, plan: str, confs: Mapping[str, str], proof: Fingerprint | None = None
+    spark: SparkSession,
+    strategy: str,
+    run_id: str,
+    confs: Mapping[str, str],
+    proof: Fingerprint | None = None,
 ) -> Iterator[SparkSession]:
-    """Yield a copy of a session whose commits name the plan, and its proof, in their userMetadata.
+    """Yield a copy of a session whose commits name the run, and its proof, in their userMetadata.
 
     `confs` are other settings of the copy; what other threads do meanwhile in the session goes on without
     them. Over Spark Connect the session itself has them within the `with` block, and other runs wait for its
     end.
     """
-    tag = f"compaction_kit {strategy}, plan {plan}"
+    tag = f"compaction_kit {strategy}, plan {run_id}"
     if proof is not None:
         first, second = proof.hash_sums
         tag += f", proved {proof.num_rows} rows {first:x} {second:x} by {'+'.join(proof.readers)}"
@@ -71,7 +75,7 @@ def _copied(spark: SparkSession) -> SparkSession:
 
 
 def has_tag(user_metadata: str | None) -> bool:
-    """Return whether a commit is of a plan of this package, by its userMetadata."""
+    """Return whether a commit is of a run of this package, by its userMetadata."""
     return _TAG.search(user_metadata or "") is not None
 
 
@@ -106,7 +110,7 @@ def commits_of(store: Store, run_id: str, since: int) -> list[Commit]:
         # Over Spark Connect other writes in the same session meanwhile carry the tag too.
         is_other = not removes or any(action["dataChange"] for action in adds + removes)
         is_restore = info.get("operation") == "RESTORE" and tag and tag["strategy"] in ("restore", "undo")
-        if tag is None or tag["plan"] != run_id or (is_other and not is_restore):
+        if tag is None or tag["run"] != run_id or (is_other and not is_restore):
             continue
         version = file.version or 0
         time = info.get("inCommitTimestamp", file.modification_time) / 1000
@@ -120,7 +124,7 @@ def other_commits(store: Store, run_id: str, plan: BinPlan, since: int) -> str:
     """Say who committed after a version besides a run, and how many files of its plan they removed."""
     planned, took = set(plan.files["path"].to_pylist()), dict[str, int]()
     for file, info, tag, _, removes in _commits_after(store, since):
-        if tag is None or tag["plan"] != run_id:
+        if tag is None or tag["run"] != run_id:
             paths = canonical_paths(pa.array([remove["path"] for remove in removes], pa.string()))
             name = ", ".join(filter(None, (info.get("operation"), f"version {file.version}")))
             took[name] = len(planned.intersection(paths.to_pylist()))
@@ -191,18 +195,22 @@ def as_add(remove: dict[str, Any]) -> dict[str, Any]:
 
 
 def restored(
-    handle: Handle, strategy: str, plan: str, confs: Mapping[str, str], run: Callable[[SparkSession], object]
+    handle: Handle,
+    strategy: str,
+    run_id: str,
+    confs: Mapping[str, str],
+    run: Callable[[SparkSession], object],
 ) -> Commit:
     """Let a function commit a RESTORE with `settings`, and return the commit."""
     since = handle.log.segment().version
     try:
-        with settings(handle.spark, strategy, plan, confs) as spark:
+        with settings(handle.spark, strategy, run_id, confs) as spark:
             run(spark)
     except (PySparkException, Py4JError, OSError):
         # Where only the answer is lost, Delta tries again, and its own commit is in the way.
-        if not commits_of(handle.store, plan, since):
+        if not commits_of(handle.store, run_id, since):
             raise
-    return commits_of(handle.store, plan, since)[0]
+    return commits_of(handle.store, run_id, since)[0]
 
 
 def restore(spark: SparkSession, table: str, version: int) -> None:
