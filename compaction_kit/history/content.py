@@ -1,5 +1,6 @@
 """The rows of versions: which versions have the same ones, and the first rows of a version."""
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ _REWRITES = ("OPTIMIZE", "REORG")
 # What Delta needs of an add action to read the file.
 _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
 _NOTHING = Fingerprint(0, (0, 0))
+# Fields of a schema that no row depends on.
+_UNREAD = (
+    *("comment", "CURRENT_DEFAULT", "delta.identity.highWaterMark"),
+    *("nullable", "containsNull", "valueContainsNull"),
+)
 
 
 @dataclass(frozen=True)
@@ -99,24 +105,26 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
     """Read the files that only one of two versions with the same columns has, as two fingerprints.
 
     Equal ones mean equal rows in both. A file with another deletion vector, or other partition values,
-    counts as another file. Over Spark Connect both versions are read as a whole.
+    counts as another file. Both versions are read as a whole over Spark Connect, and where their columns are
+    found in other ways, as by other names in the files.
 
     Raises:
         FileNotFoundError: Some of these files are missing.
         RunFailedError: They can't be read.
     """
     before, after = handle.log.snapshot(version), handle.log.snapshot(other)
-    gone, new = (_adds(*pair) for pair in ((before, after), (after, before)))
+    is_alike = _way_of_reading(before) == _way_of_reading(after)
+    gone, new = map(_adds, (before, after), (after, before) if is_alike else (None, None))
     if not gone and not new:
         return _NOTHING, _NOTHING
     spark = handle.spark
     try:
         with quiet_errors():
-            try:
-                found = compare_quickly(spark, after, gone, new)
-                return found, found
-            except NotCompared:
-                pass
+            # It reads both by the columns of one version.
+            with contextlib.suppress(NotCompared):
+                if is_alike:
+                    found = compare_quickly(spark, after, gone, new)
+                    return found, found
             with reading(spark, before.metadata):
                 return _fingerprint(handle, version, gone), _fingerprint(handle, other, new)
     except (*SPARK_ERRORS, ContentDiffers) as error:
@@ -183,11 +191,12 @@ def _judge(commit: dict[str, Any], added: int | None, removed: int | None) -> st
     return COUNTED if is_rewrite else None
 
 
-def uncommented(schema: Any) -> Any:
-    """Return a schema without the comments of its columns."""
+def columns_of(schema: Any, without: Sequence[str] = ()) -> Any:
+    """Return a schema without the fields that no row depends on, such as comments, and some others."""
+    dropped = {*_UNREAD, *without}
 
     def drop(fields: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in fields.items() if name != "comment"}
+        return {name: value for name, value in fields.items() if name not in dropped}
 
     return json.loads(json.dumps(schema), object_hook=drop)
 
@@ -196,7 +205,7 @@ def _numbers(schemas: Sequence[Any]) -> np.ndarray:
     """Number the schema of each version: equal schemas have equal numbers, None another one each time."""
     # Versions share the schema's object until a commit sets another.
     distinct = {id(one): one for one in schemas}
-    texts = {key: json.dumps(uncommented(one), sort_keys=True) for key, one in distinct.items()}
+    texts = {key: json.dumps(columns_of(one), sort_keys=True) for key, one in distinct.items()}
     names = [f"none {i}" if one is None else texts[id(one)] for i, one in enumerate(schemas)]
     known: dict[str, int] = {}
     return np.array([known.setdefault(name, len(known)) for name in names], np.uint64)
@@ -217,8 +226,15 @@ def _row_keys(snapshot: Snapshot) -> pa.Array:
     return pc.binary_join_element_wise(file_keys(snapshot.live), *values, "\0")
 
 
-def _adds(snapshot: Snapshot, other: Snapshot) -> Adds:
+def _way_of_reading(snapshot: Snapshot) -> tuple[Any, ...]:
+    """Return what decides how files are read: the columns, and which of them are partition columns."""
+    return columns_of(snapshot.metadata.schema), snapshot.metadata.partition_columns
+
+
+def _adds(snapshot: Snapshot, other: Snapshot | None) -> Adds:
     """Return the add actions, as in the log, of the live files whose rows another version lacks."""
-    kept = pc.is_in(_row_keys(snapshot), value_set=_row_keys(other))
-    adds = snapshot.adds(snapshot.live.filter(pc.invert(kept)))
+    files = snapshot.live
+    if other is not None:
+        files = files.filter(pc.invert(pc.is_in(_row_keys(snapshot), value_set=_row_keys(other))))
+    adds = snapshot.adds(files)
     return [{"add": {name: add[name] for name in _ADD_FIELDS if name in add}} for add in adds]

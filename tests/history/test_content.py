@@ -85,13 +85,18 @@ def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession,
     one = handmade.write_data(tmp_path, "a", pa.table({"id": [0]}), {"p": "1"})["add"]
     other = unchanged({"add": one | {"partitionValues": {"p": "2"}}})
     first = [metadata({"id": "long", "p": "string"}, ["p"]), {"add": one}]
-    write_log(tmp_path, first, [other], [{"commitInfo": {}}])
+    # Then the column is in the file, and no partition column.
+    whole = handmade.write_data(tmp_path, "b", pa.table({"id": [0], "p": ["1"]}))
+    unpartitioned = [metadata({"id": "long", "p": "string"}), remove("a"), whole]
+    null = [first[0], remove("b"), handmade.write_data(tmp_path, "c", pa.table({"id": [0]}))]
+    write_log(tmp_path, first, [other], [{"commitInfo": {}}], unpartitioned, null)
     table = open_table(tmp_path, spark)
+    assert [table.diff(*pair, verify=True).same_content_by for pair in ((0, 3), (3, 4))] == ["proved", None]
     diff = table.diff(0, 1, verify=True)
     assert (diff.same_content_by, diff.difference) == (None, "other fingerprints")
     assert table.diff(1, 2, verify=True).same_content_by == "identical files"
     # Nor is it without a look at the rows.
-    assert table.versions()["same_content_as"].to_pylist() == [None, 2, 1]
+    assert table.versions()["same_content_as"].to_pylist() == [None, 2, 1, None, None]
     by = [open_table(tmp_path).diff(0, version).same_content_by for version in (0, 1, 2)]
     assert by == ["identical files", None, None]
 
@@ -121,18 +126,40 @@ def test_columns_that_are_found_by_their_ids_are_compared(
         compare(Run(table.handle, plan, record, verify=True), [one], [one])
 
 
-def test_a_comment_is_no_other_column(tmp_path: Path) -> None:
+def test_a_comment_or_a_default_is_no_other_column(tmp_path: Path) -> None:
     nested = handmade.struct_of({"s": handmade.struct_of({"n": "long"})})
     column, inner = nested["fields"][0], nested["fields"][0]["type"]["fields"][0]
     heads = [metadata({}), metadata({})]
     heads[0]["metaData"]["schemaString"] = json.dumps(nested)
     column["metadata"] = inner["metadata"] = {"comment": "the key"}
+    inner["metadata"] |= {"CURRENT_DEFAULT": "0", "delta.identity.highWaterMark": 7}
+    inner["nullable"] = False
     heads[1]["metaData"]["schemaString"] = json.dumps(nested)
     table = open_table(write_log(tmp_path, [heads[0], add("a")], [heads[1]]))
     for verify in (False, True):
         diff = table.diff(0, 1, verify=verify)
         assert (diff.same_content_by, diff.difference) == ("identical files", None)
     assert table.versions()["same_content_as"].to_pylist() == [1, 0]
+
+
+@pytest.mark.spark
+def test_a_column_with_another_name_in_the_files_is_compared_by_its_values(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    heads = [
+        metadata({"id": "long"}, configuration={"delta.columnMapping.mode": mode})
+        for mode in ["none", "name", "name"]
+    ]
+    for number, (head, name) in enumerate(zip(heads, ("id", "id", "other"), strict=True)):
+        mapped = f'{{"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "{name}"}}'
+        text = head["metaData"]["schemaString"]
+        head["metaData"]["schemaString"] = text.replace("{}", mapped if number else "{}")
+    one = handmade.write_data(tmp_path, "a", pa.table({"id": [1]}))
+    write_log(tmp_path, [handmade.protocol(2, 5), heads[0], one], *([head] for head in heads[1:]))
+    table = open_table(tmp_path, spark)
+    diffs = [table.diff(0, end, verify) for end in (1, 2) for verify in (False, True)]
+    assert [diff.same_content for diff in diffs] == [False, True, False, False]
+    assert [diff.difference for diff in diffs] == [None, None, None, "other fingerprints"]
 
 
 INFOS: dict[str, handmade.Action] = {
