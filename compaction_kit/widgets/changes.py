@@ -81,6 +81,7 @@ class Changes(Watched):
     retention = Unicode("", help='How long a vacuum keeps removed files: "7 days"; empty: as set')
     keep = Unicode("", help="Versions that a vacuum keeps readable, such as 3, 7; empty for none")
     days = Int(0, min=0, help="In how many days the vacuum would run; 0 for now")
+    version = Int(0, help="The version that History looks at")
     opened = Instance(Opened, (), help="The open table and its plan")
     # Reads the table again; the state that inherits from this class has it.
     reload: Callable[[], Any]
@@ -107,6 +108,10 @@ class Changes(Watched):
         fields, restored = ("table", "files", "plan"), self.planning_restore.asked
         differ = [name for name in fields if getattr(change.old, name) is not getattr(change.new, name)]
         self.forget(*differ)
+        former, files = change.old.files, change.new.files
+        # The latest version is followed; one that was chosen stays.
+        if files is not None and (former is None or self.version == former.version):
+            self.version = files.version
         if differ[:1] == ["files"] and restored:
             # Others have committed: what was asked for is planned again, with what it undoes of theirs.
             self.plan_restore(*restored)
@@ -257,6 +262,9 @@ class Changes(Watched):
                 if job is self.restoring:
                     # What the compaction did is no longer so.
                     self.running.forget()
+                    if table is self.table:
+                        # The version that it made is the next one to look at.
+                        self.version = plan.version
                 return result
             except CompactionKitError as error:
                 if "make a new plan" not in str(error):

@@ -166,6 +166,7 @@ class Grid(anywidget.AnyWidget):
         names = {row[0][1] for row in self.all_rows}
         self.ticked = [name for name in self.ticked if name in names]
         self._find()
+        self._go_to_chosen()
 
     @observe("words", "order")
     def _find(self, _: object = None) -> None:
@@ -182,7 +183,7 @@ class Grid(anywidget.AnyWidget):
             self._turn()
 
     @observe("chosen")
-    def _go_to_chosen(self, _: object) -> None:
+    def _go_to_chosen(self, _: object = None) -> None:
         names = [row[0][1] for row in self._found]
         if self.chosen in names:
             self.first = names.index(self.chosen) // self.page_size * self.page_size

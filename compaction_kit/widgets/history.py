@@ -156,7 +156,8 @@ def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> P
     job.report(0.5, f"Read {text.format_count(len(versions), 'version')}; reading when each file lived")
     rows = [*map(partial(_cells, session_zone()), reversed(versions.to_pylist()))]
     found = Past(versions, table.log.lifetimes()[1], rows, versions["version"][-1].as_py())
-    if files is state.files:
+    # The log may no longer list the version that was chosen.
+    if files is state.files and state.version not in versions["version"].to_pylist():
         state.version = found.latest
     return found
 

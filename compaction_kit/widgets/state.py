@@ -44,7 +44,6 @@ class WorkbenchState(Changes):
     full = Bool(False, help="Whether a clustered table's files of other columns are clustered again")
     strategy = Unicode("auto", help="How the plan is run")
     verify = Bool(True, help="Whether the content is compared after a run")
-    version = Int(0, help="The version that History looks at")
     compared = List(Int(), help="The versions that History compares, if they are two")
     stream = Unicode("", help="The sink log to read, as sink_log() takes it; empty for none")
     ahead = Int(100, min=1, help="Batches to look ahead")

@@ -324,3 +324,5 @@ def test_rows_that_are_gone_are_ticked_no_more_and_the_same_rows_keep_their_page
     assert (grid.first, grid.ticked) == (2, [9, 6])
     grid.all_rows = ROWS[1:]
     assert (grid.first, grid.ticked, names(grid)) == (0, [6], [8, 7])
+    grid.chosen, grid.all_rows = 6, ROWS
+    assert names(grid) == [7, 6]
