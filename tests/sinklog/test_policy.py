@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import sink_log
 from compaction_kit.compat import java_class
 from compaction_kit.errors import InvalidArgumentError
-from compaction_kit.sinklog.policy import Kind, Policy
+from compaction_kit.sinklog.policy import Kind, Policy, setting
 from tests.chance import examples
 from tests.refusals import refused
 from tests.releases import streaming_class
@@ -45,6 +45,11 @@ def test_a_session_says_what_it_is_set_to_and_else_sparks_defaults(spark: SparkS
     with policies(spark, {Kind.SOURCE: own}):
         assert Policy.of_session(Kind.SOURCE, spark.conf.get) == own
         assert Policy.of_session(Kind.SINK, spark.conf.get) == Policy(min_batches_to_retain=2)
+    delay, interval = (setting(Kind.SINK, name) for name in ("cleanupDelay", "compactInterval"))
+    for text in ("600000ms", "600000", "600s", "10m", "10min"):
+        assert Policy.of_session(Kind.SINK, {delay: text}.get) == Policy()
+    said = f"{interval}=0 is out of range: give a whole number from 1 on"
+    refused(partial(Policy.of_session, Kind.SINK, {interval: "0"}.get), InvalidArgumentError, said)
 
 
 def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream(tmp_path: Path) -> None:
@@ -62,18 +67,6 @@ def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream(tm
     assert (source.project(10).fails_at, source.project(10).missing) == (4, "2.compact")
     assert "With these settings the stream fails as it starts" in source.explain()
     assert sink_log(log, policy=Policy(5)).project(10).fails_at is None
-
-
-def test_a_delay_is_read_as_spark_reads_it() -> None:
-    key = "spark.sql.streaming.fileSink.log.cleanupDelay"
-    texts = ("600000ms", "600000", "600s", "10m", "10min")
-    assert {Policy.of_session(Kind.SINK, {key: text}.get) for text in texts} == {Policy()}
-
-
-def test_an_interval_of_no_batch_is_refused() -> None:
-    key = "spark.sql.streaming.fileSink.log.compactInterval"
-    policy = partial(Policy.of_session, Kind.SINK, {key: "0"}.get)
-    refused(policy, InvalidArgumentError, f"{key}=0 is out of range: give a whole number from 1 on")
 
 
 @pytest.mark.spark
