@@ -13,34 +13,25 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from tests.conftest import QUICK
 from tests.jvm import own_session
-from tests.knocks import bombs, faults, kills, mutations, races
+from tests.knocks import bombs, faults, kills, races
 from tests.knocks.oracle import Case, Outcome
 
 WRONG = "WRONG"
 
 
-class Kind(NamedTuple):
-    """How many cases there are by default, what plays one, and how many a number stands for."""
-
-    cases: int
-    play: Callable[[Case], Outcome]
-    size: int = 1
-
-
-KINDS = {
-    "kills": Kind(60, kills.play),
-    "races": Kind(300, races.play),
-    "races of clustered tables": Kind(60, races.clustered),
-    "faults": Kind(150, faults.play),
-    "mutations": Kind(10_000, mutations.play, mutations.SIZE),
-    "bombs": Kind(12, bombs.play),
-    "many files": Kind(1, bombs.play_many),
+# How many cases of each kind there are by default, and what plays one.
+KINDS: dict[str, tuple[int, Callable[[Case], Outcome]]] = {
+    "kills": (60, kills.play),
+    "races": (300, races.play),
+    "races of clustered tables": (60, races.clustered),
+    "faults": (150, faults.play),
+    "bombs": (12, bombs.play),
+    "many files": (1, bombs.play_many),
 }
 
 
@@ -51,7 +42,8 @@ def play(spark: SparkSession, kind: str, seed: int, number: int) -> str:
     for key, value in QUICK.items():
         session.conf.set(key, value)
     try:
-        return KINDS[kind].play(Case(session, folder, random.Random(f"{kind} {seed} {number}")))
+        _, play_case = KINDS[kind]
+        return play_case(Case(session, folder, random.Random(f"{kind} {seed} {number}")))
     except Exception:
         print(f"{WRONG}: python -m tests.knocks --seed {seed} --only '{kind}:{number}'", flush=True)
         traceback.print_exc()
@@ -61,9 +53,8 @@ def play(spark: SparkSession, kind: str, seed: int, number: int) -> str:
 
 
 def row(kind: str, found: Counter[str], seconds: float, seed: int) -> str:
-    size = KINDS[kind].size
-    counts = [f"{size * found[name]:,}" for name in (*Outcome, WRONG)]
-    return f"| {kind} | {size * found.total():,} | {' | '.join(counts)} | {seconds:,.0f} | {seed} |"
+    counts = [f"{count:,}" for count in (found.total(), *(found[name] for name in (*Outcome, WRONG)))]
+    return f"| {kind} | {' | '.join(counts)} | {seconds:,.0f} | {seed} |"
 
 
 def main() -> int:
@@ -80,7 +71,7 @@ def main() -> int:
     rows, is_wrong = [], False
     for kind in given.kinds or KINDS:
         start, found = time.monotonic(), Counter[str]()
-        count = KINDS[kind].cases // KINDS[kind].size
+        count, _ = KINDS[kind]
         for number in range(count):
             found[play(spark, kind, given.seed, number)] += 1
             print(f"{kind}: {number + 1} of {count}, {found[WRONG]} {WRONG}", end="\r", flush=True)

@@ -1,6 +1,5 @@
 """Files that are far larger in memory, where each Python worker has a bound; and very many files."""
 
-import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as sf
 
-from compaction_kit import errors, open_table
+from compaction_kit import datasets, errors, open_table
 from tests import handmade
 from tests.arrow.worker.test_decoding import MOST, repeated
 from tests.knocks.oracle import Before, Case, Outcome, Rows, Wrong, judge, judge_result
@@ -62,8 +61,10 @@ def _write(draw: random.Random, table: Path) -> int:
 
 
 def _content(spark: SparkSession, table: Path) -> Rows:
-    hashed = sf.xxhash64("a").cast("decimal(38,0)")
-    rows: list[Row] = spark.read.format("delta").load(str(table)).agg(sf.count("*"), sf.sum(hashed)).collect()
+    """How many rows a table has, and the sum of a hash of each."""
+    read = spark.read.format("delta").load(str(table))
+    hashed = sf.xxhash64(*read.columns).cast("decimal(38,0)")
+    rows: list[Row] = read.agg(sf.count("*"), sf.sum(hashed)).collect()
     return Rows(map(str, rows))
 
 
@@ -104,42 +105,12 @@ def play(case: Case) -> Outcome:
     return judge(found, before)
 
 
-PARTITIONS, FILES = 1_000, 100
-
-
-def _write_many(table: Path) -> None:
-    """A file for each number, linked into each partition, for what counts is how many there are."""
-    table.mkdir()
-    sizes, adds = [], []
-    for i in range(FILES):
-        one = table.parent / f"{i}.parquet"
-        pq.write_table(pa.table({"id": [i, -i]}), one)
-        sizes.append(one.stat().st_size)
-    for partition in range(PARTITIONS):
-        (table / f"p={partition}").mkdir()
-        for i, size in enumerate(sizes):
-            path = f"p={partition}/f{i}.parquet"
-            os.link(table.parent / f"{i}.parquet", table / path)
-            adds.append(handmade.add(path, size, {"p": str(partition)}, records=2))
-    for i in range(FILES):
-        (table.parent / f"{i}.parquet").unlink()
-    head = [handmade.protocol(), handmade.metadata({"id": "long", "p": "integer"}, ["p"])]
-    handmade.write_log(table, [*head, *adds])
-
-
 def play_many(case: Case) -> Outcome:
     """A hundred thousand files in a thousand partitions, planned, compacted and proved."""
-    table = case.folder / "table"
-    _write_many(table)
-    expected = Rows(
-        {str((p, i)): 1 for p in range(PARTITIONS) for i in [*range(-FILES + 1, 0), *range(1, FILES)]}
-    )
-    expected += Rows({str((p, 0)): 2 for p in range(PARTITIONS)})
-    before = Before.of(table, expected)
+    table = Path(datasets.shaped_table(case.folder / "table", partitions=1_000, files=100, rows=2))
+    before = Before.of(table, _content(case.spark, table))
     result = open_table(table, case.spark).plan_compaction().run(strategy="arrow")
-    if (result.num_files_removed, result.num_files_added) != (PARTITIONS * FILES, PARTITIONS):
+    if (result.num_files_removed, result.num_files_added) != (100_000, 1_000):
         raise Wrong(result.summary())
-    rows = case.spark.read.format("delta").load(str(table)).groupBy("p", "id").agg(sf.count("*").alias("n"))
-    found = Rows({str((row["p"], row["id"])): row["n"] for row in rows.collect()})
-    before.check(found, expected)
+    before.check(_content(case.spark, table), before.rows)
     return judge_result(result)

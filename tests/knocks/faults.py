@@ -16,8 +16,7 @@ from compaction_kit.execute.jobs import in_thread, session_confs
 from tests import handmade
 from tests.arrow.test_faults import disk_in, fill
 from tests.execute.meanwhile import once
-from tests.execute.test_types import PLAIN, extremes
-from tests.folders import data_files, no_permission
+from tests.folders import data_files
 from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, Rows, Wrong, judge, rows_of
 
 _SECONDS = 60
@@ -95,26 +94,6 @@ def codecs(case: Case) -> Outcome:
     return _run(case, table)
 
 
-def types(case: Case) -> Outcome:
-    """Columns of the types that Delta has, with what is at their ends; mapped or not, partitioned or not."""
-    draw, table = case.draw, case.folder / "table"
-    names = [PLAIN[0], *draw.sample(PLAIN[1:-1], draw.randrange(1, 6)), PLAIN[-1]]
-    zone = draw.choice(["UTC", "America/New_York", "Asia/Kolkata"])
-    with session_confs(case.spark, {"spark.sql.session.timeZone": zone}):
-        rows = case.spark.range(0, draw.choice([10, 60]), 1, draw.choice([2, 4])).selectExpr(*names)
-        rows = rows.union(extremes(case.spark, rows))
-        vectors = str(draw.random() < 0.3).lower()
-        options = {
-            "columnMapping.mode": draw.choice(["none", "name", "id"]),
-            "enableDeletionVectors": vectors,
-        }
-        writer = rows.write.format("delta").options(**{f"delta.{key}": options[key] for key in options})
-        (writer.partitionBy("p") if draw.random() < 0.5 else writer).save(str(table))
-        if draw.random() < 0.3:
-            case.spark.sql(f"DELETE FROM delta.`{table}` WHERE id % 7 = 3")
-        return _run(case, table)
-
-
 def damage(case: Case) -> Outcome:
     """A file that is damaged in its footer, its pages or as a whole."""
     draw = case.draw
@@ -149,44 +128,28 @@ def damage(case: Case) -> Outcome:
     return _run(case, table)
 
 
-def full_disk(case: Case) -> Outcome:
-    """A disk with room for a part of what is to be written; it may fill up in the midst. Needs root."""
+def bad_disk(case: Case) -> Outcome:
+    """A disk that fills up, or that is mounted to be read, before the run or in its midst. Needs root."""
     draw = case.draw
     with disk_in(case.folder) as disk:
         shape = {"partitions": draw.choice([0, 4]), "files": 6, "rows": 900, "commits": 2}
         table = Path(datasets.shaped_table(disk / "in" / "table", **shape))
-        free = int(open_table(table).plan_compaction().bytes_added * draw.choice([0, 0.3, 0.7, 1.0, 1.3]))
-        return _at(case, table, lambda: fill(disk, min(free, shutil.disk_usage(disk).free)))
-
-
-def read_only(case: Case) -> Outcome:
-    """A disk that is mounted to be read, or folders without the permission. Needs root."""
-    shape = {"partitions": 2, "files": 4, "rows": 20, "commits": 2}
-    if case.draw.random() < 0.4:
-        # So deep that the folders above it, which are opened to all, are the case's own.
-        table = Path(datasets.shaped_table(case.folder / "1/2/3/table", **shape))
-        # Python loads some modules at their first use, which nobody may read.
-        _ = rows_of(case.spark, table), open_table(table, case.spark).plan_compaction()
-        with no_permission(table, table, table / "_delta_log"):
-            return _run(case, table)
-    with disk_in(case.folder) as disk:
-        table = Path(datasets.shaped_table(disk / "table", **shape))
+        room = int(open_table(table).plan_compaction().bytes_added * draw.choice([0, 0.3, 0.7, 1.0, 1.3]))
         # In vain while a task has a file open there.
         close = ["mount", "-o", "remount,ro", str(disk)]
-        return _at(case, table, lambda: subprocess.run(close, capture_output=True))
-
-
-def _at(case: Case, table: Path, act: Callable[[], object]) -> Outcome:
-    """Compact a table on a disk to which something happens before the run, or in its midst."""
-    step = case.draw.choice(["", "Rewriting", "Comparing"])
-    if step:
-        return _run(case, table, once(step, act))
-    act()
-    return _run(case, table)
+        ways: list[Callable[[], object]] = [
+            lambda: fill(disk, min(room, shutil.disk_usage(disk).free)),
+            lambda: subprocess.run(close, capture_output=True),
+        ]
+        act, step = draw.choice(ways), draw.choice(["", "Rewriting", "Comparing"])
+        if step:
+            return _run(case, table, once(step, act))
+        act()
+        return _run(case, table)
 
 
 # How often each comes.
-WAYS = {codecs: 6, types: 6, damage: 8, full_disk: 2, read_only: 2}
+WAYS = {codecs: 8, damage: 10, bad_disk: 6}
 
 
 def play(case: Case) -> Outcome:
