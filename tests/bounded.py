@@ -26,12 +26,7 @@ class Reader:
         self._pool: Pool | None = None
 
     def wrong(self, kind: str, path: Path) -> tuple[list[str], Live | None]:
-        """What a reading led to that is neither an answer nor one sentence, and a table's live files.
-
-        Args:
-            kind: "table" or "sink log".
-            path: Where it is.
-        """
+        """What a reading led to that is neither an answer nor one sentence, and a table's live files."""
         self._pool = self._pool or get_context("spawn").Pool(1, _bound)
         try:
             return self._pool.apply_async(_read, (kind, path)).get(_SECONDS)

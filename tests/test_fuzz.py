@@ -1,12 +1,9 @@
-"""Logs, checkpoints, sink logs and manifests, damaged at random: an answer or one sentence, in bounds.
+"""Logs, checkpoints, sink logs and manifests, damaged at random: Delta's answer or one sentence, in bounds.
 
-Damage is in their bytes, lines, values, columns, names and nature.
-
-`make test-long` looks at thousands of them.
+Damage is in their bytes, lines, values, columns and names. `make test-long` looks at thousands of them.
 """
 
 import json
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -61,13 +58,10 @@ def _commits(features: list[str]) -> list[list[handmade.Action]]:
     told |= {"operationParameters": {"mode": "Append"}, "readVersion": 0, "isBlindAppend": True}
     info = {"commitInfo": told}
     in_commit = {"commitInfo": told | {"inCommitTimestamp": 1_700_000_000_500}}
-    properties = {
-        "delta.checkpointInterval": "10",
-        "delta.deletedFileRetentionDuration": "interval 1 week",
-        "delta.inCommitTimestampEnablementVersion": "3",
-        "delta.logRetentionDuration": "interval 30 days",
-        "delta.targetFileSize": "128m",
-    }
+    properties = {"delta.checkpointInterval": "10", "delta.targetFileSize": "128m"}
+    properties |= {"delta.deletedFileRetentionDuration": "interval 1 week"}
+    properties |= {"delta.inCommitTimestampEnablementVersion": "3"}
+    properties |= {"delta.logRetentionDuration": "interval 30 days"}
     metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"], properties)
     vector = handmade.vector("ab^-aqEH.-t@S}K{vb[*k^", 3, "u") | {"offset": 4}
     change = {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1, "dataChange": False}
@@ -94,15 +88,6 @@ def _write_table(table: Path, name: str) -> None:
         checkpoints.write_classic(table, 2, state, "both")
     elif "v2" in name:
         checkpoints.write_v2(table, 2, state, "text", "uuid.json" if "JSON" in name else "uuid.parquet", 2)
-    log = table / "_delta_log"
-    (log / "_last_checkpoint").write_text('{"version":2,"size":9}')
-    (log / "_last_vacuum_info").write_text('{"latestCommitVersionOutsideOfRetentionWindow":1}')
-    first = {action: fields for one in commits[0] for action, fields in one.items()}
-    checksum = {"tableSizeBytes": 20, "numFiles": 4, "numMetadata": 1, "numProtocol": 1, "allFiles": []}
-    checksum |= {"metadata": first["metaData"], "protocol": first["protocol"], "domainMetadata": []}
-    checksum |= {"setTransactions": [{"appId": "a", "version": 1}]}
-    checksum |= {"histogramOpt": {"sortedBinBoundaries": [0, 9], "fileCounts": [4, 0], "totalBytes": [20, 0]}}
-    handmade.commit_path(table, 4, "crc").write_text(json.dumps(checksum))
     for file in ("1/a", "1/c d", "2/b", "2/e", "2/f", "2/g"):
         path = table / f"p={file}.parquet"
         path.parent.mkdir(exist_ok=True)
@@ -115,13 +100,13 @@ def _damaged(folder: Path, seed: int, to: Path, inner: str = "") -> Iterator[str
     """Damage a copy, which is deleted afterwards; yields what was done."""
     draw, done = random.Random(seed), "as far as it goes"
     shutil.copytree(folder, to)
+    # The first time nothing may be left that Python's own parser reads.
+    with suppress(RecursionError):
+        done = "; ".join(mutate(to / inner, draw) for _ in range(draw.choice([1, 1, 1, 2])))
     try:
-        # The first time nothing may be left, or nothing that Python's own parser reads.
-        with suppress(IndexError, FileNotFoundError, RecursionError):
-            done = "; ".join(mutate(to / inner, draw) for _ in range(draw.choice([1, 1, 1, 2])))
         yield done
     finally:
-        shutil.rmtree(to, ignore_errors=True)
+        shutil.rmtree(to)
 
 
 # With `--long` there are hundreds of examples, each of which is made again.
@@ -137,42 +122,26 @@ ANEW: dict[str, Any] = {"suppress_health_check": list(HealthCheck), "database": 
         *((name, "") for name in SINK_LOGS),
     ],
 )
-def test_what_is_damaged_is_read_or_refused_in_one_sentence(
-    name: str, inner: str, sound: Path, apart: Reader, tmp_path: Path
+def test_what_is_damaged_is_read_as_delta_does_or_refused_in_one_sentence(
+    name: str, inner: str, sound: Path, apart: Reader, spark: SparkSession, tmp_path: Path
 ) -> None:
-    @settings(examples(1, divided_by=5), **ANEW)
+    @settings(examples(1, divided_by=10), **ANEW)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
         # What is read of a table is kept by its path.
         copy = tmp_path / str(seed)
         with _damaged(sound / name, seed, copy, inner) as done:
-            wrong, _ = apart.wrong("sink log" if name in SINK_LOGS else "table", copy)
+            wrong, live = apart.wrong("sink log" if name in SINK_LOGS else "table", copy)
             assert not wrong, f"{done}\n" + "\n".join(wrong)
-
-    check()
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_a_damaged_log_that_both_read_has_the_files_that_delta_says(
-    name: str, sound: Path, apart: Reader, spark: SparkSession, tmp_path: Path
-) -> None:
-    @settings(examples(1, divided_by=25), **ANEW)
-    @given(seed=SEEDS)
-    def check(seed: int) -> None:
-        copy = tmp_path / str(seed)
-        with _damaged(sound / name, seed, copy, "_delta_log") as done:
-            wrong, live = apart.wrong("table", copy)
-            assert not wrong, f"{done}\n" + "\n".join(wrong)
-            # Delta waits for ever for what comes out of a pipe.
-            if live is None or any(path.is_fifo() for path in copy.rglob("*")):
+            if live is None or inner != "_delta_log":
                 return
-            try:
+            # What Delta refuses the kit may not need, such as an account that a commit gives of itself.
+            with suppress(*SPARK_ERRORS):
                 deltas = deltas_view.live_files(spark, copy)
-            except SPARK_ERRORS:
-                # What it refuses for the kit may not need, such as an account that a commit gives of itself.
-                return
-            ours, theirs = ({deltas_view.decoded(path): size for path, size in one} for one in (live, deltas))
-            assert ours == theirs, done
+                ours, theirs = (
+                    {deltas_view.decoded(path): size for path, size in one} for one in (live, deltas)
+                )
+                assert ours == theirs, done
 
     check()
 
@@ -193,21 +162,17 @@ _LINES = [
     b'{"commitInfo":{"timestamp":"yesterday","operation":[1],"operationMetrics":[3],"operationParameters":"p"}}',
 ]  # fmt: skip
 _NAMES = [
-    "9" * 20 + ".json", f"{2**63 - 1:020d}.json", f"{10**15:020d}.checkpoint.parquet", f"{10**15:020d}.json",
-    "9" * 20, "9" * 18, f"{10**12}.compact", "٠" * 20 + ".json", os.fsdecode(b"caf\xe9.parquet"),
-    os.fsdecode(b"0000000000000000000\xb2.json"), f"{1:020d}.{3:020d}.compacted.json", "a b\nc", "_sidecars",
-    "manifest",
+    "9" * 20 + ".json", f"{2**63 - 1:020d}.json", f"{10**15:020d}.checkpoint.parquet", "9" * 18,
+    f"{10**12}.compact", "٠" * 20 + ".json", f"{1:020d}.{3:020d}.compacted.json", "a b\nc", "_sidecars",
 ]  # fmt: skip
 
 
 def mutate(folder: Path, draw: random.Random) -> str:
     """Damage one of the files in a folder, at random; what was done, in words."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    file = draw.choice(files)
-    ways: list[Callable[[Path, random.Random], str]] = [_bytes, _nature, _rename]
+    file = draw.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+    ways: list[Callable[[Path, random.Random], str]] = [_bytes, _rename]
     ways += [_parquet] * 4 if file.suffix == ".parquet" else [_lines, _value, _value, _value, _value]
-    way = draw.choice(ways)
-    return f"{file.relative_to(folder)}: {way(file, draw)}"
+    return f"{file.relative_to(folder)}: {draw.choice(ways)(file, draw)}"
 
 
 def _bytes(file: Path, draw: random.Random) -> str:
@@ -259,11 +224,9 @@ def _value(file: Path, draw: random.Random) -> str:
     return f"line {number} is {text[:300]}"
 
 
-def _parsed(line: bytes) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
+def _parsed(text: bytes | str) -> Any:
+    with suppress(ValueError):
+        return json.loads(text)
 
 
 def _changed(action: dict[str, Any], draw: random.Random) -> str:
@@ -285,7 +248,7 @@ def _changed(action: dict[str, Any], draw: random.Random) -> str:
         return json.dumps(action).replace(json.dumps("\x01"), json.dumps(key))
     elif kind == "inner":
         # Text that is JSON itself: stats and schemas.
-        inner = _parsed(parent[key].encode()) if isinstance(parent[key], str) else None
+        inner = _parsed(parent[key]) if isinstance(parent[key], str) else None
         parent[key] = _changed(inner, draw) if isinstance(inner, dict) and inner else value
     elif kind == "nest":
         for _ in range(draw.choice([1, 50, 500])):
@@ -301,28 +264,20 @@ def _parquet(file: Path, draw: random.Random) -> str:
     except (pa.ArrowException, OSError, ValueError):
         return _bytes(file, draw)
     place = draw.randrange(table.num_columns)
-    name = table.column_names[place]
-    kind = draw.choice(
-        ["twice", "drop", "text", "number", "null", "rows", "none", "field", "field", "rename"]
-    )
-    if kind == "twice":
-        table = table.append_column(table.schema.field(place), table.column(place))
-    elif kind == "drop":
-        table = table.drop_columns([name]) if table.num_columns > 1 else table.slice(0, 0)
-    elif kind in ("text", "number", "null"):
-        kinds = {"text": pa.array(["x"] * len(table)), "number": pa.array([1] * len(table))}
-        table = table.set_column(place, name, kinds.get(kind, pa.nulls(len(table), pa.string())))
-    elif kind == "rows":
-        rows = [draw.randrange(len(table)) for _ in range(draw.randrange(9))] if len(table) else []
-        table = pa.concat_tables([table, table.take(pa.array(rows, pa.int64()))])
-    elif kind == "none":
-        table = table.slice(0, 0)
-    elif kind == "field" and pa.types.is_struct(table.schema.field(place).type):
-        table = table.set_column(place, name, _other_field(table.column(place).combine_chunks(), draw))
-    elif kind == "rename":
-        other = draw.choice(["ADD", "x", "", "remove", "metaData"])
-        table = table.rename_columns([other if i == place else n for i, n in enumerate(table.column_names)])
-    pq.write_table(table, file)
+    name, column = table.column_names[place], table.column(place)
+    damaged = {
+        "twice": table.append_column(name, column),
+        "text": table.set_column(place, name, pa.array(["x"] * len(table))),
+        "null": table.set_column(place, name, pa.nulls(len(table), pa.string())),
+        "drop": table.drop_columns([name]) if table.num_columns > 1 else table,
+        "rename": table.set_column(place, draw.choice(["ADD", "", "remove", "metaData"]), column),
+        "rows": pa.concat_tables([table, table]),
+        "none": table.slice(0, 0),
+    }
+    if pa.types.is_struct(column.type):
+        damaged["field"] = table.set_column(place, name, _other_field(column.combine_chunks(), draw))
+    kind = draw.choice(list(damaged))
+    pq.write_table(damaged[kind], file)
     return f"{kind} of {name}"
 
 
@@ -337,29 +292,11 @@ def _other_field(actions: pa.StructArray, draw: random.Random) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=actions.is_null())
 
 
-def _nature(file: Path, draw: random.Random) -> str:
-    """Something else under the file's name."""
-    become: dict[str, Callable[[], object]] = {
-        "gone": lambda: None,
-        "folder": lambda: (file / "inner").mkdir(parents=True),
-        "pipe": lambda: os.mkfifo(file),
-        "dangling": lambda: file.symlink_to(file.with_name("nowhere")),
-        "loop": lambda: file.symlink_to(file),
-        "link to a folder": lambda: file.symlink_to(file.parent),
-        "empty": file.touch,
-    }
-    kind = draw.choice(list(become))
-    file.unlink()
-    become[kind]()
-    return kind
-
-
 def _rename(file: Path, draw: random.Random) -> str:
     """A copy under another name, or the file itself."""
     other = file.with_name(draw.choice(_NAMES))
-    if other.exists():
-        return "kept"
-    other.write_bytes(file.read_bytes())
-    if draw.random() < 0.3:
-        file.unlink()
+    if not other.exists():
+        shutil.copy(file, other)
+        if draw.random() < 0.3:
+            file.unlink()
     return f"also {other.name!r}"
