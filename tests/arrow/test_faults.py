@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -22,8 +22,8 @@ from compaction_kit.arrow import job
 from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.datasets import shaped_table
 from compaction_kit.errors import (
-    CompactionKitError,
     ConflictError,
+    ReadOnlyTableError,
     RunCancelled,
     RunFailedError,
     StalePlanError,
@@ -33,6 +33,7 @@ from tests import deltas_view, folders, handmade
 from tests.chance import nightly
 from tests.execute.meanwhile import once
 from tests.folders import data_files
+from tests.refusals import refused
 from tests.rows import on_disk
 from tests.stores import SECRET_KEY, Server
 
@@ -197,107 +198,78 @@ def fill(disk: Path, free_bytes: int) -> None:
         file.write(bytes(ballast))
 
 
-def assert_full_disk_is_told(table: Path, run: Callable[[], CompactionResult]) -> None:
-    live, files, log = live_files(table), data_files(table), set(table.glob("_delta_log/*.json"))
-    with pytest.raises(RunFailedError) as caught:
-        run()
-    left = len(data_files(table) - files)
-    told, _, about_left = str(caught.value).rstrip(".").partition(f"; {left} new")
-    assert told == (
-        f"The disk of {table} is full: free space and run the plan again; nothing was committed, the "
-        "table is as it was"
-    )
-    assert bool(about_left) == bool(left)
-    assert (live_files(table), set(table.glob("_delta_log/*.json"))) == (live, log)
-
-
 @pytest.mark.parametrize("strategy", ["arrow", *nightly("optimize", "rewrite")])
 def test_a_full_disk_is_told(small_disk: Path, strategy: str) -> None:
-    """There is room for the outputs of small partitions, and not for that of the first."""
+    """There is room for the outputs of small partitions, and not for the largest; then not for the commit."""
     folder = Path(shaped_table(small_disk / "table", partitions=4, files=6, rows=1_000, skew=2.0, commits=2))
-    plan = open_table(folder).plan_compaction()
+    plan, live = open_table(folder).plan_compaction(), live_files(folder)
     sizes = sorted(plan.bins["bytes_added"].to_pylist())
-    fill(small_disk, (sizes[-2] + sizes[-1]) // 2)
-    before = data_files(folder)
-    assert_full_disk_is_told(folder, lambda: plan.run(strategy=strategy, verify=False))
-    assert strategy != "arrow" or data_files(folder) == before
-    for ballast in small_disk.glob("ballast-*"):
-        ballast.unlink()
-    assert plan.run(strategy=strategy, verify=False).versions == (plan.version + 1,)
 
-
-def test_a_disk_that_is_full_for_the_commit_is_told(small_disk: Path) -> None:
-    folder = Path(shaped_table(small_disk / "table", partitions=2, files=3, rows=50, commits=2))
-    plan = open_table(folder).plan_compaction()
-
-    def fill_when_written(progress: Progress) -> None:
+    def fill_for_the_commit(progress: Progress) -> None:
         if progress.bins_done == plan.num_bins and not (small_disk / "ballast-0").exists():
             fill(small_disk, 0)
 
-    assert_full_disk_is_told(folder, lambda: plan.run(strategy="arrow", progress=fill_when_written))
-    # Whether a commit stands isn't certain after an error: what it names is never deleted.
-    assert len(orphans(folder)) == plan.num_bins
+    def fails(**options: Any) -> int:
+        """How many files it leaves."""
+        before, told = data_files(folder), f"The disk of {folder} is full: free space and run the plan again"
+        error = refused(plan.run, RunFailedError, told, "; nothing was committed, the table", **options)
+        left = len(data_files(folder) - before)
+        assert (f"; {left} new " in str(error)) == bool(left)
+        assert (live_files(folder), open_table(folder).version) == (live, plan.version)
+        for ballast in small_disk.glob("ballast-*"):
+            ballast.unlink()
+        return left
+
+    fill(small_disk, (sizes[-2] + sizes[-1]) // 2)
+    left = fails(strategy=strategy, verify=False)
+    if strategy == "arrow":
+        assert left == 0
+        # Whether a commit stands isn't certain after an error: what it names is never deleted.
+        assert fails(strategy="arrow", progress=fill_for_the_commit) == plan.num_bins == len(orphans(folder))
+    assert plan.run(strategy=strategy, verify=False).versions == (plan.version + 1,)
 
 
-def test_a_table_made_anew_at_the_same_version_is_refused(changed: Path) -> None:
+def test_plans_of_a_table_that_was_created_again_at_the_same_version_are_refused(changed: Path) -> None:
     """Its files may have the very names of the former ones."""
-    plan = open_table(changed).plan_compaction()
-    names = live_files(changed)
+    table, names = open_table(changed), live_files(changed)
+    plan, restore = table.plan_compaction(), table.plan_restore(1)
     shutil.rmtree(changed)
     shaped_table(changed, partitions=3, files=7, rows=60, skew=1.0, commits=4, seed=1)
     assert (open_table(changed).version, live_files(changed)) == (plan.version, names)
     before = folders.listing(changed)
-    told = r"was created again since [^\n]*: make a new plan; nothing[^\n]*$"
+    told = "was created again since ", ": make a new plan; nothing was changed"
     for strategy in ("arrow", "optimize", "rewrite"):
-        with pytest.raises(StalePlanError, match=told):
-            plan.run(strategy=strategy)
+        refused(plan.run, StalePlanError, *told, strategy=strategy)
+    refused(restore.run, StalePlanError, *told)
     assert folders.listing(changed) == before
 
 
-@pytest.fixture
-def on_store(on_s3: Server, shaped: Path, tmp_path: Path) -> str:
-    """A copy of `shaped` on S3, at version 4."""
-    uri = on_s3.upload(shaped, tmp_path.name)
-    on_s3.requests.clear()
-    return uri
-
-
-def data_of(s3: Server, table: str) -> set[str]:
-    """All objects of a table but its log's."""
-    return {name for name in s3.names(table.rpartition("/")[2]) if not name.startswith("_delta_log/")}
-
-
 @pytest.mark.filterwarnings("ignore:On S3 Delta keeps")
-def test_outputs_of_tries_that_lost_are_swept_after_a_success(
-    spark: SparkSession, on_s3: Server, on_store: str, monkeypatch: pytest.MonkeyPatch
+def test_a_store_has_what_versions_name_and_no_outputs_of_tries_that_failed_or_lost(
+    spark: SparkSession, on_s3: Server, shaped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What can't be read is told likewise: see worker/test_files.py."""
+    table = open_table(on_s3.upload(shaped, tmp_path.name), spark)
+    before, plan = on_s3.names(tmp_path.name), table.plan_compaction()
+    denied = (403, "AccessDenied")
+    on_s3.fault = lambda method, path: denied if method == "PUT" and "/part-" in path else None
+    told = "may not be read or written to (", "): get permission"
+    assert SECRET_KEY not in str(refused(plan.run, ReadOnlyTableError, *told, strategy="arrow"))
+    on_s3.fault = None
+    assert on_s3.names(tmp_path.name) == before
+
     def twice(*args: Any) -> Iterator[tuple[Any, ...]]:
         list(rewrite_bins(*args))
         return rewrite_bins(*args)
 
     monkeypatch.setattr(job, "rewrite_bins", twice)
-    before = data_of(on_s3, on_store)
-    result = open_table(on_store, spark).plan_compaction().run(strategy="arrow")
+    on_s3.requests.clear()
+    result = plan.run(strategy="arrow")
     # DuckDB has read them.
     assert (result.as_planned, result.verified, result.proof_reason) == (True, True, "")
     written = {one.path for one in on_s3.requests if one.method == "PUT" and "/part-" in one.path}
     assert len(written) == 6
-    assert data_of(on_s3, on_store) == before | folders.live(on_store)
+    live, names = folders.live(table.location), on_s3.names(tmp_path.name)
+    assert {name for name in names - before if not name.startswith("_delta_log/")} == live
     # Files stay in the folders of their partitions.
-    assert len({name.rpartition("/")[0] for name in folders.live(on_store)}) == 3
-
-
-@pytest.mark.filterwarnings("ignore:On S3 Delta keeps")
-def test_a_store_without_write_permission_is_as_it_was(
-    spark: SparkSession, on_s3: Server, on_store: str
-) -> None:
-    """What can't be read is told likewise: see worker/test_files.py."""
-    before = on_s3.names(on_store.rpartition("/")[2])
-    plan = open_table(on_store, spark).plan_compaction()
-    denied = (403, "AccessDenied")
-    on_s3.fault = lambda method, path: denied if method == "PUT" and "/part-" in path else None
-    with pytest.raises(CompactionKitError, match=r"not be read or written to .*: get permission") as caught:
-        plan.run(strategy="arrow")
-    assert SECRET_KEY not in str(caught.value)
-    on_s3.fault = None
-    assert on_s3.names(on_store.rpartition("/")[2]) == before
+    assert len({name.rpartition("/")[0] for name in live}) == 3

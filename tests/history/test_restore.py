@@ -1,6 +1,5 @@
 import _thread
 import json
-import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from compaction_kit import datasets, errors, open_table
+from compaction_kit import errors, open_table
 from compaction_kit.execute.commits import restore
 from compaction_kit.execute.delta import commit_restore
 from compaction_kit.history import restore as restoring
@@ -163,15 +162,6 @@ def test_a_restore_whose_files_are_gone_lists_them_and_is_refused(
         file.unlink()
     missing = open_table(table, spark).plan_restore(1).missing
     assert any(path.startswith("deletion_vector_") for path in missing)
-
-
-def test_a_table_that_was_created_again_is_left_alone(changed: Path) -> None:
-    plan = open_table(changed).plan_restore(1)
-    shutil.rmtree(changed)
-    datasets.shaped_table(changed, partitions=3, files=7, rows=60, skew=1.0, commits=4, seed=1)
-    assert open_table(changed).version == plan.version
-    refused(plan.run, errors.StalePlanError, "was created again since the plan was made")
-    assert open_table(changed).version == plan.version
 
 
 def test_the_latest_version_and_one_that_lost_its_commit_can_not_be_restored(changed: Path) -> None:
