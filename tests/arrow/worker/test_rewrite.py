@@ -2,10 +2,12 @@
 
 import datetime
 import itertools
+import math
 import random
 import subprocess
 import sys
 import uuid
+from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -87,17 +89,6 @@ def test_decimals_and_the_footer_are_laid_out_as_spark_writes_them(tmp_path: Pat
     kinds = [column.physical_type for column in map(file.schema.column, range(3))]
     assert kinds == ["INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
     assert file.metadata.metadata == {b"org.apache.spark.version": b"4.0.0"}
-
-
-def test_columns_are_added_reordered_and_left_out(tmp_path: Path) -> None:
-    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.list_(pa.int8()))])
-    columns = [{"b": ["x"], "a": [1]}, {"gone": [1.0], "a": [2]}, {"gone": [2.0]}]
-    path, _ = rewrite(task_of(tmp_path, list(map(pa.table, columns)), schema))
-    assert pq.read_table(path).to_pylist() == [
-        {"a": 1, "b": "x", "c": None},
-        {"a": 2, "b": None, "c": None},
-        {"a": None, "b": None, "c": None},
-    ]
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -200,40 +191,35 @@ def test_large_files_are_read_in_pieces_to_groups(tmp_path: Path, monkeypatch: p
     assert (sum(counts) + last, all(500 <= count < 600 for count in counts)) == (num_rows, True)
 
 
-def test_row_groups_of_other_columns_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 1)
-    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
-    path, _ = rewrite(task_of(tmp_path, [pa.table({"gone": [7], "b": [8]})] * 2, schema))
-    assert pq.read_table(path).to_pydict() == {"a": [None] * 2, "b": [8] * 2}
-
-
-@pytest.mark.parametrize(("rows_a_group", "found"), [(900, [900, 100] * 2), (200, [2_000])])
-def test_row_groups_are_copied_if_they_are_large_on_average(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_a_group: int, found: list[int]
+@pytest.mark.parametrize("whole_bytes", [1, 1 << 30], ids=["row groups to copy", "decoded"])
+def test_columns_are_added_reordered_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_bytes: int
 ) -> None:
-    """Most writers close a row group after a number of rows, so that the last one of a file is small."""
-    monkeypatch.setattr(rewriting, "WHOLE_BYTES", 4_000)
-    tables = [pa.table({"a": np.arange(start, start + 1_000)}) for start in (0, 1_000)]
-    one = task_of(tmp_path, tables, row_group_size=rows_a_group, use_dictionary=False, compression="none")
-    path, _ = rewrite(one)
-    assert pq.read_table(path).equals(pa.concat_tables(tables))
-    assert [group[0].num_values for group in chunks_of(path)] == found
+    monkeypatch.setattr(rewriting, "WHOLE_BYTES", whole_bytes)
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.list_(pa.int8()))])
+    columns = [{"b": ["x"], "a": [1]}, {"gone": [1.0], "a": [2]}, {"gone": [2.0]}]
+    path, _ = rewrite(task_of(tmp_path, list(map(pa.table, columns)), schema))
+    expected = {"a": [1, 2, None], "b": ["x", None, None], "c": [None] * 3}
+    assert pq.read_table(path).to_pydict() == expected
 
 
-@given(st.lists(st.sampled_from([3, 2_000]), min_size=2, max_size=7))
+@given(st.lists(st.sampled_from([3, 2_000]), min_size=2, max_size=7), st.booleans())
 def test_large_files_are_copied_and_what_is_between_them_is_decoded(
-    tmp_path_factory: pytest.TempPathFactory, counts: list[int]
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], has_small_groups: bool
 ) -> None:
+    """Row groups have to be large on average: most writers make the last one of a file small."""
     folder, ends = tmp_path_factory.mktemp("mixed"), np.cumsum([0, *counts])
     tables = [pa.table({"a": np.arange(*pair)}) for pair in itertools.pairwise(ends)]
-    one = task_of(folder, tables, row_group_size=1_500, use_dictionary=False, compression="none")
+    size = 200 if has_small_groups else 1_500
+    one = task_of(folder, tables, row_group_size=size, use_dictionary=False, compression="none")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rewriting, "WHOLE_BYTES", 8_000)
         path, _ = rewrite(one)
     assert pq.read_table(path).equals(pa.concat_tables(tables))
     runs = [(count, len(list(run))) for count, run in itertools.groupby(counts)]
     groups = [rows for count, many in runs for rows in ([1_500, 500] * many if count > 3 else [3 * many])]
-    assert [group[0].num_values for group in chunks_of(path)] == groups
+    expected = [sum(counts)] if has_small_groups else groups
+    assert [group[0].num_values for group in chunks_of(path)] == expected
     assert len(list(folder.glob("part-*"))) == 1
 
 
@@ -292,63 +278,40 @@ def test_parts_of_different_layouts_are_decoded(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("group_bytes", [1, 1 << 20])
-def test_columns_with_nan_have_no_statistics(
+def test_columns_with_nan_have_no_statistics_and_those_with_zeros_no_dictionary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_bytes: int
 ) -> None:
-    """Readers to whom NaN is the greatest would skip its row group by pyarrow's statistics."""
+    """Readers to whom NaN is the greatest would skip its row group by pyarrow's statistics.
+
+    Spark would find no 0.0 in a row group whose dictionary has -0.0 alone.
+    """
     monkeypatch.setattr(outputs, "GROUP_BYTES", group_bytes)
+    fields = {"d": pa.float64(), "f": pa.float32(), "l": pa.list_(pa.float64())}
+    kind = pa.struct(fields | {"m": pa.map_(pa.string(), pa.float64())})
 
-    def rows(a: float, b: float) -> pa.Table:
-        maps = pa.array([[("k", a)], None], pa.map_(pa.string(), pa.float64()))
-        floats = pa.array([None, a], pa.float32())
-        return pa.table({"a": [1.0, a], "b": [1.0, b], "s": [{"l": [a, None]}, None], "m": maps, "f": floats})
+    def column(value: float) -> pa.Array:
+        return pa.array([{"d": value, "f": value, "l": [value, None], "m": [("k", value)]}, None] * 9, kind)
 
-    path, num_rows = rewrite(task_of(tmp_path, [rows(2.0, 2.0), rows(float("nan"), 4.0)]))
+    some = {"nan": (1.0, math.nan), "zero": (1.0, -0.0), "other": (2.0, 3.0)}
+    tables = [pa.table({name: column(values[i]) for name, values in some.items()}) for i in (0, 1)]
+    schema = tables[0].schema.append(pa.field("partition", pa.float64()))
+    path, num_rows = rewrite(with_values(task_of(tmp_path, tables), schema, {"partition": 0.0}))
     groups = chunks_of(path)
-    assert (num_rows, len(groups)) == (4, 2 if group_bytes == 1 else 1)
+    assert (num_rows, len(groups)) == (36, 2 if group_bytes == 1 else 1)
     for columns in groups:
-        assert {one.path_in_schema for one in columns if one.is_stats_set} == {"b", "m.key_value.key"}
-    assert len(list(tmp_path.glob("part-*"))) == 1
-
-
-@pytest.mark.parametrize("group_bytes", [1, 1 << 20])
-def test_columns_with_zeros_have_no_dictionary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_bytes: int
-) -> None:
-    """Spark would find no 0.0 in a row group whose dictionary has -0.0 alone."""
-    monkeypatch.setattr(outputs, "GROUP_BYTES", group_bytes)
-
-    def rows(zero: float, one: float) -> pa.Table:
-        floats = pa.array([zero, None, None] * 3, pa.float32())
-        return pa.table(
-            {"z": [zero] * 9, "o": [one] * 9, "s": [{"l": [zero]}] * 9, "i": [0] * 9, "f": floats}
-        )
-
-    tables = [rows(1.0, 2.0), rows(-0.0, 3.0)]
-    schema = tables[0].schema.append(pa.field("p", pa.float64()))
-    path, num_rows = rewrite(with_values(task_of(tmp_path, tables), schema, {"p": 0.0}))
-    groups = chunks_of(path)
-    assert (num_rows, len(groups)) == (18, 2 if group_bytes == 1 else 1)
-    for columns in groups:
-        assert {one.path_in_schema for one in columns if one.has_dictionary_page} == {"o", "i"}
-        assert all(one.is_stats_set for one in columns)
+        floats = [one for one in columns if not one.path_in_schema.endswith(".key")]
+        has_stats, has_dictionary = defaultdict(set), defaultdict(set)
+        for one in floats:
+            name = one.path_in_schema.partition(".")[0]
+            has_stats[name].add(one.is_stats_set)
+            has_dictionary[name].add(one.has_dictionary_page)
+        assert has_stats == {"nan": {False}, "zero": {True}, "other": {True}, "partition": {True}}
+        assert has_dictionary == {"nan": {True}, "zero": {False}, "other": {True}, "partition": {False}}
     assert len(list(tmp_path.glob("part-*"))) == 1
 
 
 # More than Spark's first page has, by which it chooses.
 ROWS = 25_000
-
-
-@pytest.mark.parametrize("count", [255, 256, 300, 1_875, 5_000, 20_000])
-@pytest.mark.parametrize("order", ["in cycles", "sorted", "mixed"])
-def test_values_that_come_but_twice_are_found(count: int, order: str) -> None:
-    rng = np.random.default_rng(count)
-    for times in (2, 3, 50):
-        numbers = np.arange(count) % (count // times)
-        numbers = {"in cycles": numbers, "sorted": np.sort(numbers), "mixed": rng.permutation(numbers)}[order]
-        table = pa.table({"n": numbers, "s": [f"word {number}" for number in numbers]})
-        assert dictionary_columns(table) == ["n", "s"]
-    assert dictionary_columns(pa.table({"n": rng.permutation(count)})) == []
 
 
 def test_spark_chooses_the_same_columns(spark: SparkSession, tmp_path: Path) -> None:
