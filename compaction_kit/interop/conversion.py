@@ -251,6 +251,9 @@ class ParquetPlan(Plan):
                 raise errors.StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
         except OSError as error:
             raise translate(error, str(table.path), f"what was moved is in {self.set_aside}") from None
+        folders = map(posixpath.dirname, self.moved["path"].to_pylist())
+        # A folder that moves to another parent is itself written to.
+        check_writable(store, *dict.fromkeys(["", *folders, LOG_FOLDER]))
         return ConversionResult(self, table, proof, time.time() - start, self.set_aside)
 
 

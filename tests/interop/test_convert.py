@@ -16,6 +16,7 @@ from compaction_kit.errors import (
     EmptyTableError,
     InvalidArgumentError,
     RunCancelled,
+    ReadOnlyTableError,
     RunFailedError,
     StalePlanError,
     TableNotFoundError,
@@ -27,7 +28,7 @@ from compaction_kit.interop import conversion
 from compaction_kit.storage import open_store
 from compaction_kit.table import Table
 from compaction_kit.verify import Fingerprint, fingerprint
-from tests import handmade
+from tests import folders, handmade
 from tests.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -224,6 +225,9 @@ def test_nothing_is_moved_unless_the_rows_are_the_same_and_the_table_is_as_plann
 
     # A run that was killed: planned again, it goes on.
     (plan.set_aside / "p=01").mkdir(parents=True)
+    with folders.no_permission(path, path):
+        refused(plan.run, ReadOnlyTableError, f"{path} can't be written to")
+    assert not plan.set_aside.exists()
     (path / "p=01/one").rename(plan.set_aside / "p=01/one")
     handmade.write_commit(path, 2, [handmade.write_data(path, "p=01/late", ROWS, {"p": "01"})])
     refused(plan.run, StalePlanError, "has changed since the plan was made at version 1")
