@@ -121,7 +121,8 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
     Raises:
         TableNotFoundError: The folder doesn't exist.
         EmptyTableError: It holds no Parquet file.
-        InvalidArgumentError: It is a Delta table already, or `partition_by` names other columns.
+        InvalidArgumentError: It is a Delta table already, or `partition_by` names other columns or types that
+            don't fit.
         UnsupportedTableError: Spark can't read it: files aren't Parquet, folders have different partition
             columns, or the types of a column can't be merged.
 
@@ -146,7 +147,15 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
     parts = (part.partition("=")[0] for part in files["path"][0].as_py().split("/")[:-1])
     by = tuple(name for name in (unquote(part, "latin-1") for part in parts) if name in schema.names)
     if partition_by is not None:
-        given = {column.name: column for column in _parsed(partition_by, by)}
+        partitions = _parsed(partition_by, by)
+        try:
+            with quiet_errors():
+                # Spark casts the folders' names when it lists them.
+                spark.read.schema(partitions).parquet(pattern(uri(folder)))
+        except SPARK_ERRORS as error:
+            why = f'partition_by="{partition_by}" doesn\'t fit the folders: {errors.reason_of(error)}'
+            raise errors.InvalidArgumentError(f"{why}; give another type, such as STRING.") from None
+        given = {column.name: column for column in partitions}
         schema = StructType([given.get(column.name, column) for column in schema])
     if "timestamp_ntz" in (schema[name].dataType.typeName() for name in by):
         why = "CONVERT TO DELTA takes no partition column of TIMESTAMP_NTZ: give partition_by with TIMESTAMP"

@@ -110,8 +110,9 @@ def test_a_conversion_that_fails_leaves_the_files_and_no_log(
 ) -> None:
     write(codes, "code=zz/day=2026-01-02/e.parquet")
     before = files_in(codes)
-    plan = interop.plan_convert(codes, "code INT, day DATE")
-    refused(plan.run, RunFailedError, "the folder is as it was", "zz")
+    write(codes, ".x=2/e.parquet")
+    refused(interop.plan_convert(codes).run, RunFailedError, "the folder is as it was", ".x=2")
+    shutil.rmtree(codes / ".x=2")
     assert files_in(codes) == before
 
     plan = interop.plan_convert(codes)
@@ -163,10 +164,11 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
         ("code", 'write it as "code STRING, day DATE"'),
     ):
         refused(partial(interop.plan_convert, codes, partition_by), InvalidArgumentError, message)
-    without_zone = partial(interop.plan_convert, codes, "code TIMESTAMP_NTZ, day DATE")
+    without_zone = partial(interop.plan_convert, codes, "code INT, day TIMESTAMP_NTZ")
     refused(without_zone, UnsupportedTableError, str(codes), "give partition_by with TIMESTAMP or STRING")
 
 
+        ("code DATE, day DATE", 'partition_by="code DATE, day DATE" doesn\'t fit the folders: '),
 def by_parts(table: Path, *more: list[handmade.Action], configuration: dict[str, str] | None = None) -> Path:
     """A table by p: "01", "a b" and null; the second file of "01" replaces the first."""
     parts = {"p=01/one": "01", "p=01/two": "01", "p=a b/x": "a b", "p=__HIVE_DEFAULT_PARTITION__/n": None}
