@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -249,6 +251,9 @@ class ParquetPlan(Plan):
             return fingerprint(by_log), fingerprint(plain.select(*map(quoted, self.schema.names)))
 
         check()
+        folders = map(posixpath.dirname, self.moved["path"].to_pylist())
+        # A folder that moves to another parent is itself written to.
+        check_writable(store, *dict.fromkeys(["", *folders, LOG_FOLDER]))
         proof = _compare(table.spark, table.path, read_both, lambda: "nothing was moved")
         check()
         try:
@@ -260,9 +265,6 @@ class ParquetPlan(Plan):
                 raise errors.StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
         except OSError as error:
             raise translate(error, str(table.path), f"what was moved is in {self.set_aside}") from None
-        folders = map(posixpath.dirname, self.moved["path"].to_pylist())
-        # A folder that moves to another parent is itself written to.
-        check_writable(store, *dict.fromkeys(["", *folders, LOG_FOLDER]))
         return ConversionResult(self, table, proof, time.time() - start, self.set_aside)
 
 
@@ -345,7 +347,7 @@ def _compare(
             before, after = run_cancellable(spark, work, lambda: None, is_final=False)
     except BaseException as error:
         outcome = undo()
-        if isinstance(error, (*SPARK_ERRORS, OSError)):
+        if isinstance(error, (PySparkException, Py4JError, OSError)):
             raise translate(error, str(folder), outcome) from None
         if isinstance(error, (WorkCancelled, KeyboardInterrupt)):
             raise errors.RunCancelled(f"The conversion was cancelled: {outcome}.") from None

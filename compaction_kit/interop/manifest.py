@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from compaction_kit import plots
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, UnsupportedTableError, first_line
@@ -18,7 +20,6 @@ from compaction_kit.files import Files
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.paths import folder_of, places
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.records import Record
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import table_name
@@ -194,6 +195,7 @@ def _relative(line: str, store: Store) -> str:
     return (path if path.startswith(prefix) else store.real(path)).removeprefix(prefix)
 
 
+@quiet_errors()
 def generate_manifest(table: Table | str | Path) -> None:
     """Generate the manifest of the latest version with Delta's GENERATE, which makes no commit.
 
@@ -210,10 +212,9 @@ def generate_manifest(table: Table | str | Path) -> None:
         raise UnsupportedTableError(f"{table.name} can't have a symlink manifest: {reason}.")
     check_writable(store, FOLDER if store.is_folder(FOLDER) else "")
     try:
-        with quiet_errors():
-            name = table_name(table.spark, table.handle.uri)
-            table.spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {name}").collect()
-    except SPARK_ERRORS as error:
+        name = table_name(table.spark, table.handle.uri)
+        table.spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {name}").collect()
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise translate(error, store.root, "the manifest may be outdated") from None
 
 

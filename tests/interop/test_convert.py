@@ -9,14 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 
 from compaction_kit import interop, open_table
 from compaction_kit.errors import (
     EmptyTableError,
     InvalidArgumentError,
-    RunCancelled,
     ReadOnlyTableError,
+    RunCancelled,
     RunFailedError,
     StalePlanError,
     TableNotFoundError,
@@ -58,6 +59,10 @@ def other_rows(rows: DataFrame) -> Fingerprint:
 
 def interrupt(_: DataFrame) -> Fingerprint:
     raise KeyboardInterrupt
+
+
+def java_ends(_: DataFrame) -> Fingerprint:
+    raise Py4JNetworkError
 
 
 @pytest.fixture
@@ -124,6 +129,7 @@ def test_a_conversion_that_fails_leaves_the_files_and_no_log(
     for act, kind, renamed in (
         (other_rows, VerificationError, "renamed to _delta_log_not_verified_1, and the folder is Parquet"),
         (interrupt, RunCancelled, "cancelled: the log was renamed to _delta_log_not_verified_2"),
+        (java_ends, RunFailedError, "Java has ended: restart the kernel; the log was renamed to"),
     ):
         monkeypatch.setattr(conversion, "fingerprint", second_time(act))
         refused(plan.run, kind, renamed)
@@ -162,13 +168,13 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
         ("INT", "partition_by names no column"),
         ("code WORD, day DATE", 'partition_by="code WORD, day DATE" can\'t be read: '),
         ("code", 'write it as "code STRING, day DATE"'),
+        ("code DATE, day DATE", 'partition_by="code DATE, day DATE" doesn\'t fit the folders: '),
     ):
         refused(partial(interop.plan_convert, codes, partition_by), InvalidArgumentError, message)
     without_zone = partial(interop.plan_convert, codes, "code INT, day TIMESTAMP_NTZ")
     refused(without_zone, UnsupportedTableError, str(codes), "give partition_by with TIMESTAMP or STRING")
 
 
-        ("code DATE, day DATE", 'partition_by="code DATE, day DATE" doesn\'t fit the folders: '),
 def by_parts(table: Path, *more: list[handmade.Action], configuration: dict[str, str] | None = None) -> Path:
     """A table by p: "01", "a b" and null; the second file of "01" replaces the first."""
     parts = {"p=01/one": "01", "p=01/two": "01", "p=a b/x": "a b", "p=__HIVE_DEFAULT_PARTITION__/n": None}
@@ -219,6 +225,9 @@ def test_nothing_is_moved_unless_the_rows_are_the_same_and_the_table_is_as_plann
     path = by_parts(tmp_path / "t")
     before = files_in(path)
     plan = interop.plan_to_parquet(open_table(path))
+    with folders.no_permission(path, path):
+        refused(plan.run, ReadOnlyTableError, f"{path} can't be written to")
+    assert not plan.set_aside.exists()
     for act, error in ((other_rows, VerificationError), (interrupt, RunCancelled)):
         monkeypatch.setattr(conversion, "fingerprint", second_time(act))
         refused(plan.run, error, "nothing was moved")
@@ -227,9 +236,6 @@ def test_nothing_is_moved_unless_the_rows_are_the_same_and_the_table_is_as_plann
 
     # A run that was killed: planned again, it goes on.
     (plan.set_aside / "p=01").mkdir(parents=True)
-    with folders.no_permission(path, path):
-        refused(plan.run, ReadOnlyTableError, f"{path} can't be written to")
-    assert not plan.set_aside.exists()
     (path / "p=01/one").rename(plan.set_aside / "p=01/one")
     handmade.write_commit(path, 2, [handmade.write_data(path, "p=01/late", ROWS, {"p": "01"})])
     refused(plan.run, StalePlanError, "has changed since the plan was made at version 1")

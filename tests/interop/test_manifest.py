@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
@@ -15,6 +16,7 @@ from compaction_kit.errors import (
     CorruptLogError,
     InvalidArgumentError,
     ReadOnlyTableError,
+    RunFailedError,
     UnsupportedTableError,
 )
 from compaction_kit.interop import ManifestCheck
@@ -159,6 +161,17 @@ def test_a_folder_without_write_permission_gets_no_manifest(life: Path) -> None:
             refused(generate, ReadOnlyTableError, f"{folder} can't be written to: get write permission")
         manifests.write_manifest(life, 0)
     assert check(life).version == 0
+
+
+def test_when_java_ends_the_manifest_may_be_outdated(
+    spark: SparkSession, life: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> None:
+        raise Py4JNetworkError
+
+    monkeypatch.setattr(type(spark), "sql", end)
+    generate = partial(interop.generate_manifest, open_table(life, spark))
+    refused(generate, RunFailedError, "Java has ended", "the manifest may be outdated")
 
 
 @pytest.mark.works("local disk", "manifests")
