@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, columns_of, read_content
@@ -82,6 +82,10 @@ class Diff(Record):
 
     def paths(self, change: str) -> list[str]:
         """Return the paths of the files "added" or "removed", as in the log."""
+        if change not in (ADDED, REMOVED):
+            raise InvalidArgumentError(
+                f'change={show_value(change)} is no change: give "added" or "removed".'
+            )
         return self.files["path"].filter(pc.equal(self.files["change"], change)).to_pylist()
 
 

@@ -74,6 +74,9 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
     # Nor does a later version's lack of the column make them the same.
     handmade.write_commit(table.path, 5, [metadata({"note": "string"})])
     assert table.diff(2, 3, verify=True).same_content_by is None
+    refused(
+        partial(table.diff(3, 4).paths, "nope"), errors.InvalidArgumentError, 'change="nope" is no change'
+    )
     # Versions whose files are gone are not compared.
     for path in table.diff(3, 4).paths("removed"):
         (table.path / path).unlink()
