@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from compaction_kit.errors import DAMAGE, CorruptLogError, first_line
+from compaction_kit.errors import DAMAGE, CorruptLogError, InvalidArgumentError, first_line, show_value
 from compaction_kit.log.lines import parse_lines
 from compaction_kit.retention import parse_retention
 from compaction_kit.storage import Store
@@ -81,6 +81,13 @@ class Policy:
     min_batches_to_retain: int = 100
     cleanup_delay: timedelta = timedelta(minutes=10)
     deletion: bool = True
+
+    def __post_init__(self) -> None:
+        parse_count(self.default_interval, "default_interval")
+        parse_count(self.min_batches_to_retain, "min_batches_to_retain")
+        if not isinstance(self.cleanup_delay, timedelta):
+            delay = show_value(self.cleanup_delay)
+            raise InvalidArgumentError(f"cleanup_delay={delay} is no length of time: give a timedelta.")
 
     @classmethod
     def of_session(cls, kind: Kind, conf: Callable[[str], str | None]) -> "Policy":

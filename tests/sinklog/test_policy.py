@@ -3,6 +3,7 @@
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -67,6 +68,11 @@ def test_an_interval_shorter_than_a_log_without_compactions_breaks_the_stream(tm
     assert (source.project(10).fails_at, source.project(10).missing) == (4, "2.compact")
     assert "With these settings the stream fails as it starts" in source.explain()
     assert sink_log(log, policy=Policy(5)).project(10).fails_at is None
+
+
+@pytest.mark.parametrize("setting", [{"min_batches_to_retain": "3"}, {"cleanup_delay": "10min"}])
+def test_a_policy_of_wrong_values_is_refused_when_it_is_made(setting: dict[str, Any]) -> None:
+    refused(partial(Policy, **setting), InvalidArgumentError, *setting, *setting.values())
 
 
 @pytest.mark.spark
