@@ -194,7 +194,7 @@ class Table:
         if not isinstance(order, str):
             raise InvalidArgumentError(f'order={order!r} is no order: choose "size", "ingest" or a column.')
         is_list = isinstance(zorder_by, Iterable | None) and not isinstance(zorder_by, str)
-        columns = tuple(zorder_by or ()) if is_list else (str(zorder_by),)
+        columns = tuple(() if zorder_by is None else zorder_by) if is_list else (str(zorder_by),)
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
                 f"zorder_by={zorder_by!r} sorts rows of whole partitions: leave out order and budget."

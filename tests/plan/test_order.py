@@ -173,6 +173,7 @@ def test_a_budget_takes_the_bins_that_gain_the_most_for_a_byte(tmp_path: Path) -
         ({"max_deleted_rows_ratio": 1.5}, "max_deleted_rows_ratio=1.5 is out of range"),
         ({"max_deleted_rows_ratio": float("nan")}, "max_deleted_rows_ratio=nan is out of range"),
         ({"zorder_by": "p"}, 'zorder_by="p" is not a data column'),
+        ({"zorder_by": np.array(["c", "d"])}, 'zorder_by="d" is not a data column'),
         ({"zorder_by": ["c"], "order": "c"}, "leave out order and budget"),
         ({"zorder_by": "c", "budget": 10}, "leave out order and budget"),
     ],
