@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
 from compaction_kit.errors import InvalidArgumentError, TableNotFoundError, UnsupportedTableError, first_line
-from compaction_kit.folder import walk
+from compaction_kit.folder import walk, warn_of
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
-from compaction_kit.storage import is_folder, local_path, open_store
+from compaction_kit.storage import is_folder, local_path, open_store, path_text
 from compaction_kit.table import open_table
 
 _FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
@@ -32,7 +32,7 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
     """Return the Delta tables in a folder, in a schema or in a catalog, or the folder if it is a table.
 
     Hidden folders, folders inside a table, and folders more than six levels down are skipped; so are views
-    and tables of other formats.
+    and tables of other formats. A warning names folders that can't be read.
 
     Args:
         root: A folder, as a path or URI; or a schema, catalog.schema or catalog of the session, such as
@@ -43,17 +43,20 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
         The paths or names, sorted, as `open_table` takes them; each begins with `root`.
 
     Raises:
+        InvalidArgumentError: `root` is neither text nor a path.
         UnsupportedTableError: The catalog can't list its tables.
 
     Examples:
         >>> ck.find_tables("data")
         ['data/flights']
     """
-    session = active_spark(spark)
-    if session is not None and name_parts(str(root)) and not is_folder(str(root)):
-        listed = catalog_tables(session, str(root))
+    session, name = active_spark(spark), path_text(root)
+    if session is not None and name_parts(name) and not is_folder(name):
+        listed = catalog_tables(session, name)
         return [] if listed is None else [name for name, _ in listed.tables]
-    return [name for name, _ in _in_folder(root).tables]
+    found = _in_folder(name)
+    warn_of(found.skipped)
+    return [name for name, _ in found.tables]
 
 
 def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:
@@ -85,12 +88,12 @@ def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]
 
 
 def _in_folder(root: str | Path) -> Discovered:
-    found, unread = [], list[str]()
-    for folder, subfolders in walk(root, (".", "_"), unread):
+    found, skipped = [], list[str]()
+    for folder, subfolders in walk(root, (".", "_"), skipped):
         if LOG_FOLDER in subfolders:
             found.append((folder, folder))
             subfolders.clear()
-    return Discovered(sorted(found), [f"{folder} can't be read" for folder in sorted(unread)])
+    return Discovered(sorted(found), sorted(skipped))
 
 
 def catalog_tables(spark: SparkSession, name: str) -> Discovered | None:

@@ -1,6 +1,7 @@
 """List folders: where tables may be, and the files of one table, live or not, as VACUUM sees them."""
 
 import posixpath
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.storage import Store, open_store
+from compaction_kit.text import format_list
 
 _DEEPEST = 6
 _SHOWN = ("_delta_index", "_change_data")
@@ -46,21 +48,27 @@ class Folder:
     directories: dict[str, int]
 
 
-def walk(root: str | Path, hidden: tuple[str, ...], unread: list[str]) -> Iterator[tuple[str, list[str]]]:
+def walk(root: str | Path, hidden: tuple[str, ...], skipped: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the folders below a root, six levels deep, top down; nothing if it does not exist.
 
     Yields:
         The path of a folder, beginning with `root`, and the names of all its subfolders; names that are
-        removed from this list, or begin like one of `hidden`, are not visited. The paths of folders that
-        can't be read are added to `unread`.
+        removed from this list, or begin like one of `hidden`, are not visited. Folders that can't be
+        read are named in `skipped`.
     """
-    for place, entries in open_store(root).walk(unread=unread):
+    for place, entries in open_store(root).walk(skipped=skipped):
         folders = {entry.name: entry for entry in entries if entry.is_folder}
         names = sorted(folders)
         yield posixpath.join(str(root), place) if place else str(root), names
         if place and place.count("/") + 1 == _DEEPEST:
             names.clear()
         entries[:] = [folders[name] for name in names if not name.startswith(hidden)]
+
+
+def warn_of(skipped: Sequence[str]) -> None:
+    """Warn of folders that `walk` could not read, if there are any."""
+    if skipped:
+        warnings.warn(f"Skipped {format_list(sorted(skipped))}: check who may read it.", stacklevel=3)
 
 
 def look_through(

@@ -18,7 +18,7 @@ from compaction_kit.log.listing import LOG_FOLDER, look_at_log
 from compaction_kit.log.protocol import check_not_managed
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import identifiers, name_parts, plain_path
-from compaction_kit.storage import S3_SCHEMES, Store, open_store
+from compaction_kit.storage import S3_SCHEMES, Store, open_store, path_text
 from compaction_kit.times import now, to_instant
 
 
@@ -102,7 +102,7 @@ class Handle:
 
 def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
     """Find a Delta table by a path or a catalog's name; see `open_table`."""
-    store = _resolve(str(name), active_spark(spark))
+    store = _resolve(name := path_text(name), active_spark(spark))
     try:
         has_files, has_staged = look_at_log(store)
     except errors.TableNotFoundError:
@@ -118,7 +118,7 @@ def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
         raise
     if not has_files:
         raise errors.NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
-    handle = Handle(str(name), store, spark)
+    handle = Handle(name, store, spark)
     if has_staged:
         # Its catalog may know newer versions than the log: then nothing of the log is shown.
         with suppress(errors.CorruptLogError):

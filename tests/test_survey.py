@@ -26,6 +26,8 @@ def test_tables_are_found_at_any_depth_and_none_in_a_table(tmp_path: Path) -> No
     assert find_tables(tmp_path) == [str(tmp_path / name) for name in names]
     assert find_tables(str(tmp_path / "b")) == [str(tmp_path / "b")]
     assert find_tables(tmp_path / "nothing") == []
+    for root in (None, names):
+        refused(partial(find_tables, root), errors.InvalidArgumentError, "is no path")  # type: ignore[arg-type]
 
 
 def in_mib(*sizes: int) -> list[handmade.Action]:
@@ -177,6 +179,8 @@ def test_folders_that_cant_be_read_are_named(lake: Path) -> None:
     try:
         with folders.no_permission(lake):
             found = survey(lake)
+            with pytest.warns(UserWarning, match=f"{closed} can't be read"):
+                find_tables(lake)
     finally:
         closed.chmod(0o755)
     assert found.skipped == (f"{closed} can't be read",)

@@ -1,6 +1,7 @@
 """The logs of file sinks and file sources: find them, read them, say how they grow."""
 
 import json
+import posixpath
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from compaction_kit import plots
 from compaction_kit.active import active_spark
 from compaction_kit.errors import InvalidArgumentError, NotASinkLogError, TableNotFoundError
-from compaction_kit.folder import walk
+from compaction_kit.folder import walk, warn_of
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.records import Record
 from compaction_kit.retention import parse_retention
@@ -44,24 +45,30 @@ def find_sink_logs(root: str | Path) -> list[str]:
     """Find the logs of file sinks and file sources in a folder; see `sink_log` for an example.
 
     Hidden folders, and folders more than six levels down, are skipped. Inside of a table or a sink's output
-    only folders that begin with "_" are searched, as streams often keep their checkpoints there.
+    only folders that begin with "_" are searched, as streams often keep their checkpoints there. A warning
+    names folders that can't be read.
 
     Returns:
         Paths for `sink_log`, sorted, each beginning with `root`: a sink's output folder, or the folder of one
         source in a checkpoint, such as `checkpoint/sources/0`.
+
+    Raises:
+        InvalidArgumentError: `root` is neither text nor a path.
     """
-    found = []
-    for folder, subfolders in walk(root, (".", LOG_FOLDER, _SINK_FOLDER), []):
+    found, skipped = [], list[str]()
+    for folder, subfolders in walk(root, (".", LOG_FOLDER, _SINK_FOLDER), skipped):
         if _SINK_FOLDER in subfolders:
             found.append(folder)
         if _SINK_FOLDER in subfolders or LOG_FOLDER in subfolders:
             subfolders[:] = [name for name in subfolders if name.startswith("_")]
         if _SOURCES_FOLDER in subfolders:
-            for entry in open_store(f"{folder}/{_SOURCES_FOLDER}").entries():
-                store = open_store(place := f"{folder}/{_SOURCES_FOLDER}/{entry.name}")
-                if entry.is_folder and _kind_of(store, _list_files(store)) == Kind.SOURCE:
-                    found.append(place)
+            subfolders[:] = [_SOURCES_FOLDER]
+        if posixpath.basename(posixpath.dirname(folder)) == _SOURCES_FOLDER:
+            store = open_store(folder)
+            if _kind_of(store, _list_files(store)) == Kind.SOURCE:
+                found.append(folder)
             subfolders.clear()
+    warn_of(skipped)
     return sorted(found)
 
 

@@ -23,12 +23,20 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from compaction_kit.errors import CompactionKitError, StorageError, TableNotFoundError, UnsupportedTableError
+from compaction_kit.errors import (
+    CompactionKitError,
+    InvalidArgumentError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedTableError,
+    show_value,
+)
 from compaction_kit.storage.store import S3_SCHEMES as S3_SCHEMES
 from compaction_kit.storage.store import Answer, Entry, Item, Store
 
 __all__ = [
     "Entry", "LocalStore", "Store", "checksum_place", "is_folder", "local_path", "local_store", "open_store",
+    "path_text",
 ]  # fmt: skip
 
 # Databricks' file system has no authority in its URIs.
@@ -130,13 +138,21 @@ class LocalStore(Store):
             Path(self.place(place)).unlink(missing_ok=True)
 
 
+def path_text(name: object) -> str:
+    """Return a path, URI or name as text; raise InvalidArgumentError if it is none."""
+    if not isinstance(name, (str, os.PathLike)):
+        raise InvalidArgumentError(f"{show_value(name)} is no path: give text or a pathlib.Path.")
+    return str(os.fspath(name))
+
+
 def open_store(name: str | Path) -> Store:
     """Return the store of a folder, which need not exist, by its path or URI.
 
     Raises:
+        InvalidArgumentError: It is neither text nor a path.
         TableNotFoundError: The path is invalid, or this process may not look there.
     """
-    text = str(name)
+    text = path_text(name)
     return Store(text.rstrip("/")) if _REMOTE.match(text) else LocalStore(os.path.realpath(local_path(text)))
 
 

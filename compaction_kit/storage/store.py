@@ -108,23 +108,23 @@ class Store:
             raise TableNotFoundError(f"The folder {self.place(place)} does not exist: check the spelling.")
         return found
 
-    def walk(self, place: str = "", unread: list[str] | None = None) -> Iterator[tuple[str, list[Entry]]]:
+    def walk(self, place: str = "", skipped: list[str] | None = None) -> Iterator[tuple[str, list[Entry]]]:
         """Yield each folder from a place down, and its entries, top down.
 
-        Folders that are removed from a list are not visited; those that can't be read are added to `unread`.
+        Folders that are removed from a list are not visited; those that can't be read are named in `skipped`.
         """
         try:
             found = self.entries(place)
         except TableNotFoundError:
             if not place and self.is_folder():
                 raise
-            if unread is not None:
-                unread.append(self.place(place))
+            if place and skipped is not None:
+                skipped.append(f"{self.place(place)} can't be read")
             return
         yield place, found
         for entry in found:
             if entry.is_folder:
-                yield from self.walk(posixpath.join(place, entry.name), unread)
+                yield from self.walk(posixpath.join(place, entry.name), skipped)
 
     def listed(self) -> Store:
         """List everything in the folder with few requests, and return a store that answers from the list."""

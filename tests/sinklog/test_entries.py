@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compaction_kit import SinkLog, find_sink_logs, sink_log
-from compaction_kit.errors import CorruptLogError, NotASinkLogError, TableNotFoundError
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError, NotASinkLogError, TableNotFoundError
 from compaction_kit.sinklog import Policy
+from tests import folders
 from tests.refusals import refused
 from tests.sinklog.streams import ENTRY, LINE, make_log
 
@@ -153,3 +154,10 @@ def test_logs_are_found_where_streams_keep_them(tmp_path: Path) -> None:
         str(tmp_path / name)
         for name in ("elsewhere/sources/0", "out", "out/_checkpoint/sources/0", "table/_checkpoint/sources/0")
     ]
+    locked = tmp_path / "elsewhere" / "sources" / "0"
+    locked.chmod(0)
+    with folders.no_permission(locked), pytest.warns(UserWarning, match=f"{locked} can't be read"):
+        assert len(find_sink_logs(tmp_path)) == 3
+    locked.chmod(0o755)
+    for root in (None, [tmp_path]):
+        refused(partial(find_sink_logs, root), InvalidArgumentError, "is no path")  # type: ignore[arg-type]
