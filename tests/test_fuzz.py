@@ -58,10 +58,13 @@ def _commits(features: list[str]) -> list[list[handmade.Action]]:
     told |= {"operationParameters": {"mode": "Append"}, "readVersion": 0, "isBlindAppend": True}
     info = {"commitInfo": told}
     in_commit = {"commitInfo": told | {"inCommitTimestamp": 1_700_000_000_500}}
-    properties = {"delta.checkpointInterval": "10", "delta.targetFileSize": "128m"}
-    properties |= {"delta.deletedFileRetentionDuration": "interval 1 week"}
-    properties |= {"delta.inCommitTimestampEnablementVersion": "3"}
-    properties |= {"delta.logRetentionDuration": "interval 30 days"}
+    properties = {
+        "delta.checkpointInterval": "10",
+        "delta.deletedFileRetentionDuration": "interval 1 week",
+        "delta.inCommitTimestampEnablementVersion": "3",
+        "delta.logRetentionDuration": "interval 30 days",
+        "delta.targetFileSize": "128m",
+    }
     metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"], properties)
     vector = handmade.vector("ab^-aqEH.-t@S}K{vb[*k^", 3, "u") | {"offset": 4}
     change = {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1, "dataChange": False}
