@@ -2,7 +2,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +10,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from compaction_kit import audit, errors
+from compaction_kit import audit
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.handmade import remove
-from tests.refusals import refused
 
 WITH_VECTORS = handmade.protocol(features=["deletionVectors"])
 FIRST, TWO = handmade.inline_vector([0]), handmade.inline_vector([0, 1])
@@ -67,10 +65,6 @@ def damage_log(table: Path) -> None:
     handmade.commit_path(table, 0).write_text('{"add":')
 
 
-def vacuum(table: Path) -> None:
-    (table / "a").unlink()
-
-
 def clean_up(table: Path) -> None:
     """Leave a checkpoint of the rewrite, without the commit before it."""
     DeltaTable(table).create_checkpoint()
@@ -100,7 +94,9 @@ KINDS = {
     "without the rows that a vector has deleted": Kind(MARKED, [OLD, File("b", [2, 1])], "proved"),
     # A live file again, as ANALYZE writes it.
     "statistics alone": Kind(A, [A], "proved"),
-    "vacuumed": Kind(A, REWRITE, "files are gone", "1 file can't be found", vacuum),
+    "vacuumed": Kind(
+        A, REWRITE, "files are gone", "1 file can't be found", lambda table: (table / "a").unlink()
+    ),
     "cleaned up": Kind(A, REWRITE, "files are gone", "the log no longer has version 0", clean_up),
 }
 
@@ -155,9 +151,3 @@ def test_true_rewrites_of_deltalake_and_of_spark_are_proved(
     assert (nothing.explain(), len(nothing.parts())) == (f"0 rewrites in {table}.", 1)
     many = replace(found, rows=pa.concat_tables([found.rows] * 20))
     assert len(many.explain().splitlines()) == 52
-
-
-def test_bad_input_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    words = 'since="soon" is not a time: write it as'
-    refused(partial(audit, tmp_path), errors.InvalidArgumentError, words, since="soon")
-    refused(partial(audit, tmp_path / "nothing"), errors.TableNotFoundError)
