@@ -42,12 +42,8 @@ def test_a_first_prediction_is_wide_and_runs_narrow_it(kept: Path) -> None:
     first = predict_cost(1_000, 20 * MIB, 3, 18 * MIB)
     # What isn't JSON is of no use, nor what no run took.
     run = [*first.amounts[0], 1.0]
-    no_time, negative = [*run[:-1], 0], [-1.0, *run[1:]]
-    for damaged in (
-        "{",
-        "5",
-        *(json.dumps({"arrow": [one]}) for one in (7, [1, 2], ["x"] * 10, no_time, negative)),
-    ):
+    runs = 7, [1, 2], ["x"] * 10, [*run[:-1], 0], [-1.0, *run[1:]]
+    for damaged in ("{", "5", *(json.dumps({"arrow": [one]}) for one in runs)):
         kept.write_text(damaged)
         assert predict_cost(1_000, 20 * MIB, 3, 18 * MIB).seconds == first.seconds
     took, widths = 4 * first.seconds[1], [first.seconds[1] / first.seconds[0]]
