@@ -46,53 +46,40 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
     assert sentence == f"RunFailedError: {error}"
 
 
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        (
-            "\n[PARSE_SYNTAX_ERROR] Syntax error. SQLSTATE: 42601 (line 1, pos 4)\n\n== SQL ==",
-            "[PARSE_SYNTAX_ERROR] Syntax error",
-        ),
-        (
-            "\n  An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
-            '  File "a.py", line 1, in f\nZeroDivisionError: division by zero\n',
-            "ZeroDivisionError: division by zero",
-        ),
-        (
-            "An error occurred while calling o1.save.\n: java.io.IOException: disk full\n\tat a.b(C.java)",
-            "disk full",
-        ),
-        # Where a file in the working folder has the name of a module of Python's, no worker starts.
-        (
-            ": org.apache.spark.SparkException: Job aborted: \nError from python worker:\n"
-            "  Traceback (most recent call last):\n"
-            '    File "<frozen runpy>", line 189, in _run_module_as_main\n'
-            '    File "copy.py", line 4, in <module>\n'
-            "  FileNotFoundError: [Errno 2] No such file or directory: 'numbers.csv'\n"
-            "PYTHONPATH was:\n  pyspark.zip\n"
-            "org.apache.spark.SparkException: EOFException occurred while reading the port number\n",
-            "FileNotFoundError: [Errno 2] No such file or directory: 'numbers.csv'",
-        ),
-        (
-            '[CANNOT_MERGE_SCHEMAS] Failed merging schemas:\nInitial schema:\n"struct<a:int>"\n'
-            'Schema that cannot be merged:\n"struct<a:string>". SQLSTATE: 42KD9\n\tat a.b(C.java)',
-            '[CANNOT_MERGE_SCHEMAS] Failed merging schemas: Initial schema: "struct<a:int>" '
-            'Schema that cannot be merged: "struct<a:string>"',
-        ),
-        ("", "RuntimeError"),
-        # PySpark 3.5's text of an error without a message.
-        ("None", "RuntimeError"),
-    ],
-    ids=["Spark's", "Python's", "Java's", "a worker's start", "in the next lines", "none", "None"],
-)
-def test_a_reason_is_one_line_of_what_spark_said(message: str, reason: str) -> None:
-    assert errors.reason_of(RuntimeError(message)) == reason
+# What Spark says, by the reason in it.
+SAID = {
+    "[PARSE_SYNTAX_ERROR] Syntax error": (
+        "\n[PARSE_SYNTAX_ERROR] Syntax error. SQLSTATE: 42601 (line 1)\n\n== SQL =="
+    ),
+    "ZeroDivisionError: division by zero": (
+        "\n  An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "a.py", line 1, in f\nZeroDivisionError: division by zero\n'
+    ),
+    "disk full": "An error occurred while calling o1.a.\n: java.io.IOException: disk full\n\tat a.b(C.java)",
+    # Where a file in the working folder has the name of a module of Python's, no worker starts.
+    "FileNotFoundError: No such file: 'numbers.csv'": (
+        ": org.apache.spark.SparkException: Job aborted: \nError from python worker:\n"
+        '  Traceback (most recent call last):\n    File "copy.py", line 4, in <module>\n'
+        "  FileNotFoundError: No such file: 'numbers.csv'\nPYTHONPATH was:\n  pyspark.zip\n"
+        "org.apache.spark.SparkException: EOFException occurred while reading the port number\n"
+    ),
+    '[CANNOT_MERGE_SCHEMAS] Failed merging schemas: Initial schema: "struct<a:int>" Other schema: "string"': (
+        '[CANNOT_MERGE_SCHEMAS] Failed merging schemas:\nInitial schema:\n"struct<a:int>"\n'
+        'Other schema:\n"string". SQLSTATE: 42KD9\n\tat a.b(C.java)'
+    ),
+}
 
 
-@pytest.mark.parametrize("message", ["", "None", "An error occurred while calling o1.save.\n: "])
-def test_an_error_without_a_message_is_named_by_its_class(message: str) -> None:
+@pytest.mark.parametrize("reason", SAID)
+def test_a_reason_is_one_line_of_what_spark_said(reason: str) -> None:
+    assert errors.reason_of(RuntimeError(SAID[reason])) == reason
+
+
+def test_an_error_without_a_message_is_named_by_its_class() -> None:
     """PySpark 3.5 writes "None" for it."""
-    assert errors.first_line(RuntimeError(message)) == "RuntimeError"
+    for message in ("", "None", "An error occurred while calling o1.save.\n: "):
+        assert errors.first_line(RuntimeError(message)) == "RuntimeError"
+    assert errors.reason_of(RuntimeError("None")) == "RuntimeError"
 
 
 def test_a_failed_run_says_what_to_do() -> None:
