@@ -197,10 +197,9 @@ def test_dead_files_wait_for_the_vacuum_after_their_tombstones_and_they_are_old(
     assert forecast.schedules["most_stored_bytes"].to_pylist()[:2] == [1_014] * 2
 
 
-@pytest.mark.parametrize("kind", ["timestamp", "date"])
-def test_what_is_at_the_end_of_time_stays_there(tmp_path: Path, kind: str) -> None:
+def test_what_is_at_the_end_of_time_stays_there(tmp_path: Path) -> None:
     """What has no end is written so; the day after has a year of five digits."""
-    metadata = handmade.metadata({"id": "long", "p": kind}, ["p"])
+    metadata = handmade.metadata({"id": "long", "p": "timestamp"}, ["p"])
     at(tmp_path, 0, 2.5, handmade.protocol(), metadata, add("a", 1, "9999-12-31 23:59:59.999999"))
     at(tmp_path, 1, 1.5, add("b", 1, "9999-12-31 23:59:59.999999"))
     forecast = open_table(tmp_path).forecast(4)

@@ -130,8 +130,8 @@ def test_what_is_no_time_is_refused_in_one_sentence(value: Any) -> None:
     assert len(str(refused(partial(to_instant, value, "at"), errors.InvalidArgumentError, *words))) < 400
 
 
-@pytest.mark.parametrize("length", ["1000000 days", "99999999 days"])
-def test_a_retention_that_reaches_beyond_the_calendar_keeps_everything(tmp_path: Path, length: str) -> None:
+def test_a_retention_that_reaches_beyond_the_calendar_keeps_everything(tmp_path: Path) -> None:
+    length = "99999999 days"
     properties = {PROPERTY: f"interval {length}", LOG_PROPERTY: f"interval {length}"}
     first = [handmade.protocol(), handmade.metadata(configuration=properties), handmade.add("a")]
     handmade.write_log(tmp_path / "table", first, [handmade.remove("a"), handmade.add("b")])

@@ -56,6 +56,7 @@ def marked(name: str, size: int, rows: int) -> handmade.Action:
 
 
 LARGE = [handmade.add(f"large {i}", 2 * KIB, {"p": "0"}) for i in range(10)]
+EQUAL = [handmade.add(f"equal {i}", 400, {"p": "0"}) for i in range(4)]
 # The last two would be alone in a bin each.
 WHOLE = [marked("whole", 2 * KIB, 100)]
 MARKED = [marked("few rows", 2 * KIB, 5), marked("many rows", 2 * KIB, 50), marked("small", 10, 2)]
@@ -78,12 +79,7 @@ def test_a_sick_table_is_told_by_the_files_that_would_do(tmp_path: Path) -> None
         ([*small(2), *LARGE], LIMITS, "text", "opens 1 file more than it needs to."),
         (small(2), Thresholds(KIB, KIB, max_records_per_file=11), "text", "would leave 2."),
         (small(3), Thresholds(5, KIB), "good", "Nothing to do, because no file is under 5 B."),
-        (
-            [handmade.add(f"{i}", 400, {"p": "0"}) for i in range(4)],
-            LIMITS,
-            "warning",
-            "of equal-sized files",
-        ),
+        (EQUAL, LIMITS, "warning", "of equal-sized files"),
         (MARKED, LIMITS, "good", "57 deleted rows in 3 files stay on disk"),
         # Files without rows are not for a purge.
         ([*WHOLE, *MARKED], LIMITS, "good", "57 deleted rows in 3 files stay on disk"),
