@@ -80,12 +80,6 @@ def test_a_predicate_that_can_not_be_used_is_refused_in_one_sentence(
     assert folders.listing(typed) == before
 
 
-def test_of_a_long_predicate_an_error_names_the_beginning(spark: SparkSession, typed: Path) -> None:
-    where = "n = 1\nOR " * 60 + "("
-    plan = partial(open_table(typed).plan_compaction, where=where)
-    refused(plan, InvalidArgumentError, 'where="n = 1 OR n = 1 OR ', "…\" can't be parsed as SQL")
-
-
 @pytest.mark.parametrize("chosen", ["0", "1", "3", "4", "0235", "012345"])
 def test_the_predicate_for_given_partitions_selects_them_and_no_other(
     spark: SparkSession, typed: Path, chosen: str
