@@ -1,10 +1,11 @@
-"""That the project's files agree with one another."""
+"""That the project's files agree with one another, and `make` installs what they say."""
 
 import json
 import os
 import re
 import tomllib
 from importlib.metadata import requires, version
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from packaging.requirements import Requirement
 
 import compaction_kit as ck
 from tests.processes import run_python
+from tools import environment
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -52,13 +54,6 @@ def test_changelog_and_citation_name_the_version_of_the_package() -> None:
     assert f"\nversion: {ck.__version__}\n" in text_of("CITATION.cff")
 
 
-def test_workflows_run_the_projects_own_targets() -> None:
-    targets = set(re.findall(r"^(\w+):", text_of("Makefile"), re.MULTILINE))
-    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
-        used = re.findall(r"run: make (\w+)", workflow.read_text(encoding="utf-8"))
-        assert targets.issuperset(used), workflow
-
-
 def test_what_starts_without_a_clone_names_what_there_is() -> None:
     container = json.loads(text_of(".devcontainer/devcontainer.json"))
     made = re.findall(r"make \S+/(\w+)\.installed", container["postCreateCommand"])
@@ -72,6 +67,48 @@ def test_what_starts_without_a_clone_names_what_there_is() -> None:
     assert f"https://codespaces.new/{repository})" in text_of("README.md")
     # What Binder runs in the image that it builds of environment.yml.
     assert os.access(ROOT / "postBuild", os.X_OK)
+
+
+def test_the_lock_has_a_fitting_version_of_all_that_is_asked_for() -> None:
+    pins = list(map(Requirement, text_of("constraints.txt").splitlines()))
+    assert all(str(pin.specifier).startswith("==") and not pin.url for pin in pins)
+    # Of a pair of Spark and Delta each extra has its own.
+    locked = {pin.name.lower(): pin for pin in pins if pin.marker is None or pin.marker.evaluate()}
+    extras = [lines for name, lines in EXTRAS.items() if not name.startswith("spark-")]
+    missing = []
+    for needed in map(Requirement, chain(PROJECT["dependencies"], *extras)):
+        name, pin = needed.name.lower(), locked.get(needed.name.lower())
+        fits = pin and needed.specifier.contains(str(pin.specifier)[2:])
+        if name not in {"pyspark", "delta-spark", "compaction-kit"} and not fits:
+            missing.append(str(needed))
+    assert missing == [], "run: make upgrade"
+
+
+def test_uv_is_given_the_places_of_pips_settings() -> None:
+    config = (
+        ":env:.find-links='/opt/wheels'\n"
+        "global.index-url='https://a.example/simple?x=1'\n"
+        "global.extra-index-url='\\nhttps://b.example/simple\\nhttps://c.example/simple'\n"
+        "install.timeout='60'\n"
+    )
+    assert environment.uv_variables(config) == {
+        "UV_FIND_LINKS": "/opt/wheels",
+        "UV_DEFAULT_INDEX": "https://a.example/simple?x=1",
+        "UV_INDEX": "https://b.example/simple https://c.example/simple",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_pip_installs_where_uv_fails(tmp_path: Path) -> None:
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text("#!/bin/sh\nexit 2\n")
+    uv.chmod(0o755)
+    # Without a download: pip is there already.
+    done = run_python(environment.__file__, str(tmp_path / "env"), "pip", PATH=f"{uv.parent}:/usr/bin:/bin")
+    assert "trying pip" in done.stdout
+    assert "Installed in" in done.stdout
 
 
 @pytest.mark.slow
