@@ -7,7 +7,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Pairs of Spark and Delta besides the laptop's: extras of pyproject.toml.
 PAIRS := spark-3-5 spark-4-0 spark-4-1
 COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
-	test_compat.py test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
+	test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
 
 .PHONY: help tour lab page book book-links test test-all test-long knocks compat bench lint dist dist-files dist-tour upgrade clean
 

