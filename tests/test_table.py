@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import datasets, errors, find_sink_logs, find_tables, get_spark, open_table, survey
-from compaction_kit.active import active_spark
+from compaction_kit import datasets, errors, find_sink_logs, find_tables, open_table, survey
 from compaction_kit.report import write_report
 from compaction_kit.storage import Entry, LocalStore
 from compaction_kit.table import Table
@@ -63,12 +62,6 @@ def test_a_folder_that_may_not_be_read_is_not_called_no_table(tmp_path: Path) ->
     table.chmod(0o755)
 
 
-def test_a_table_without_files_opens_and_has_no_plan(tmp_path: Path) -> None:
-    table = open_table(handmade.write_log(tmp_path, [handmade.add("a")], [handmade.remove("a")]))
-    assert table.files().num_files == 0
-    refused(table.plan_compaction, errors.EmptyTableError, "empty at version 1", "nothing to compact")
-
-
 def test_a_minimum_above_the_maximum_is_warned_of(spark: SparkSession, shaped: Path, confs: SetConf) -> None:
     table = open_table(shaped, spark)
     most = 3 * int(table.files().sizes.mean())
@@ -107,18 +100,11 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
         (lambda table: table.plan_compaction(zorder_by=[5], budget=1), "zorder_by=[5] sorts rows"),
         (lambda table: table.plan_compaction().run(5), 'strategy="5" is unknown'),
         (lambda table: table.forecast(days="3"), 'days="3" is not a whole number'),
-        (lambda table: table.forecast(max_files=2.5), "max_files=2.5 is not a whole number"),
-        (lambda table: table.forecast(vacuum_days=None), "vacuum_days=None is not a whole number"),
         (lambda table: table.auto_compaction(since="9"), 'since="9" is not a whole number'),
         (lambda table: table.auto_compaction(since=-1), "since=-1 is out of range"),
-        (lambda table: table.files(version=True), "version=True is not a whole number"),
-        (lambda table: table.diff(0, "1"), 'version="1" is not a whole number'),
-        (partial(datasets.shaped_table, rows=2.5), "rows=2.5 is not a whole number"),  # type: ignore[arg-type]
         (partial(datasets.shaped_table, seed="a"), 'seed="a" is not a whole number'),  # type: ignore[arg-type]
         (lambda table: table.log.actions("1"), 'version="1" is not a whole number'),
-        (lambda table: table.log.actions([]), "version=[] is not a whole number"),
         (lambda table: table.forecast(days=10**30), "out of range: give a whole number from 1 to 3,650"),
-        (lambda table: table.plan_compaction().run([]), 'strategy="[]" is unknown'),
         (lambda table: table.plan_compaction(where="a = '\ud800'"), "is not a predicate"),
         (lambda table: table.plan_compaction().cost.price("x"), 'per_gib="x" is not a number'),
         (lambda table: open_table(table.path, table), "is no Spark session: give one"),
@@ -130,23 +116,6 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
 )
 def test_a_value_of_another_type_is_refused_by_name(shaped: Path, call: Any, says: str) -> None:
     refused(partial(call, open_table(shaped)), errors.InvalidArgumentError, says)
-
-
-def test_a_table_of_the_catalog_opens_by_name_in_the_session_given_or_the_running_one(
-    spark: SparkSession, shaped: Path
-) -> None:
-    other = spark.newSession()
-    spark.sql(f"CREATE TABLE kit_named USING delta LOCATION '{shaped}'")
-    try:
-        assert open_table("kit_named").path == shaped.resolve()
-        table = open_table("default.kit_named", other)
-        assert (table.version, table.spark) == (4, other)
-    finally:
-        spark.sql("DROP TABLE kit_named")
-    assert open_table(shaped).spark is get_spark()
-    words = "no such path", "no such Delta table"
-    for name in ("no_such_table", "default.no_such_table", "no_such_schema.t"):
-        refused(partial(open_table, name), errors.TableNotFoundError, name, *words)
 
 
 @pytest.mark.parametrize(
@@ -172,16 +141,3 @@ def test_the_log_is_listed_once(
     monkeypatch.setattr(LocalStore, "entries", counted)
     call(table)
     assert listed["_delta_log"] == most
-
-
-@pytest.mark.works("local disk", "read")
-def test_looking_at_a_table_needs_no_session_and_changes_nothing(shaped: Path) -> None:
-    before = folders.listing(shaped)
-    table, running = open_table(shaped), active_spark()
-    table.files().stats()
-    plan = table.plan_compaction()
-    table.history(), table.plan_vacuum(), plan.explain(), plan.bins, plan.files, plan.plot()
-    table.versions(), table.storage(), table.diff(1, 2), table.plan_restore(1), table.log_expiry()
-    table.at(timestamp=table.history()["timestamp"][0].as_py())
-    assert folders.listing(shaped) == before
-    assert active_spark() is running
