@@ -85,4 +85,8 @@ def _hashable(column: Column, kind: DataType) -> Column:
     if isinstance(kind, (DoubleType, FloatType)):
         # Hashes and most functions take -0.0 for 0.0; as text it has its sign.
         return F.struct(column, F.when(column == 0, column.cast("string")))
-    return F.to_json(column) if kind.typeName() == "variant" else column
+    if kind.typeName() == "variant":
+        # JSON has the same text for a date and for that text; a whole number may be stored as a decimal.
+        types = F.regexp_replace(F.schema_of_variant(column), r"DECIMAL\(\d+,\d+\)", "BIGINT")
+        return F.struct(F.to_json(column), types)
+    return column

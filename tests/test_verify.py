@@ -98,3 +98,11 @@ def test_a_variant_counts_by_its_value(spark: SparkSession) -> None:
     first, same, *others = (fingerprint(spark.sql(f"SELECT parse_json('{text}') v")) for text in texts)
     assert first == same
     assert len({first, *others, fingerprint(spark.sql("SELECT CAST(NULL AS VARIANT) v"))}) == 4
+    # JSON has the same text for both of a pair; a decimal equals a whole number.
+    pairs = ("DATE'2024-01-01'", "'2024-01-01'"), ("array(1.5F)", "array(1.5D)"), ("array(1.0)", "array(1)")
+    values = (
+        [f"to_variant_object({one})" if "array" in one else f"CAST({one} AS VARIANT)" for one in pair]
+        for pair in pairs
+    )
+    prints = [{fingerprint(spark.sql(f"SELECT {one} v")) for one in pair} for pair in values]
+    assert [len(found) for found in prints] == [2, 2, 1]
