@@ -156,6 +156,8 @@ class FileReader:
                         raise OSError(f"{path} has {promised} rows by its footer, and {count} were read")
                     if deleted is not None and (deleted >= count).any():
                         raise OSError(f"{path} has {count} rows, and its deletion vector deletes others")
+            except pa.ArrowNotImplementedError as error:
+                raise Refused(f"pyarrow can't read a file ({error})") from error
             except (OSError, pa.ArrowException) as error:
                 # pyarrow doesn't say of which file.
                 raise error if path in str(error) else OSError(f"{path} can't be read: {error}") from error
