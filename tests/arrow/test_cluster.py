@@ -27,6 +27,7 @@ from tests import folders, rows
 from tests.cluster import python_with, standalone
 from tests.conftest import QUICK
 from tests.elsewhere import AFTERWARDS, afterwards
+from tests.processes import run_python
 from tests.releases import since_spark
 from tests.stores import SECRET_KEY, s3_server
 
@@ -166,22 +167,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shaped: Path, spark: SparkSes
         server.requests.clear()
         server.fault = lambda _, path: (403, "AccessDenied") if "/denied" in path else None
         hadoop = {f"spark.hadoop.{name}": value for name, value in server.s3a.items()}
-        _run(folder, QUICK | {"spark.master": master} | hadoop, executors)
+        settings = json.dumps(QUICK | {"spark.master": master} | hadoop)
+        where = {"PYSPARK_PYTHON": str(executors), "SPARK_LOCAL_IP": "127.0.0.1"}
+        run_python("-m", "tests.arrow.test_cluster", str(folder), settings, **where)
         put = {Path(request.path).name for request in server.requests if request.method == "PUT"}
         return Runs(folder, json.loads((folder / "told.json").read_text()), server.names("stored"), put)
-
-
-def _run(folder: Path, settings: dict[str, str], python: Path) -> None:
-    command = [sys.executable, "-m", "tests.arrow.test_cluster", str(folder), json.dumps(settings)]
-    own = os.environ | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
-    process = subprocess.Popen(command, env=own, start_new_session=True)
-    try:
-        assert process.wait(400) == 0
-    finally:
-        # With the JVM that it has started.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 @pytest.mark.works("cluster", "read", "arrow", "proof", when="worker")
