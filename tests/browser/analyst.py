@@ -1,12 +1,10 @@
 """The analyst's path through the workbench, by mouse and keyboard, whatever front end shows it."""
 
-import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import deltalake
 import pytest
@@ -72,54 +70,16 @@ _CONTRASTS = """() => {
 }"""
 
 
-class Days(NamedTuple):
-    """The flights of the first days of 2013, and what the workbench is to say of them.
-
-    A `target` is two stops of the slider below its end.
-    """
-
-    days: int
-    rows: int
-    size: str
-    target: str
-    bins: int
-    files_after: int
-
-    @property
-    def files(self) -> str:
-        """How many there are: one a day and airport."""
-        return f"{self.days * 3:,}"
-
-
-YEAR = Days(365, 336_776, "19.1 MiB", "2 MiB", 3, 3)
-# Quick to read, plan, compact and restore.
-TWENTY_DAYS = Days(20, 17_314, "1.0 MiB", "128 KiB", 3, 4)
-
-
-def serve_folder(flights: Path, days: Days, folder: Path) -> Path:
+def serve_folder(flights: Path, folder: Path) -> Path:
     """A folder to serve: the notebook, three tables, a sink's log, an empty folder."""
     (folder / "notebooks").mkdir()
     shutil.copy(NOTEBOOK, folder / "notebooks")
-    if days is YEAR:
-        folders.copy(flights, folder / "data" / "flights")
-    else:
-        copy_first_versions(flights, folder / "data" / "flights", days.days)
+    folders.copy(flights, folder / "data" / "flights")
     partly_deleted(folder / "data" / "aged")
     shaped_table(folder / "data" / "shaped", partitions=4, files=6, rows=50)
     write_sink_log(folder / "data" / "clicks", 12)
     (folder / "empty").mkdir()
     return folder
-
-
-def copy_first_versions(table: Path, to: Path, version: int) -> None:
-    """Copy a table as it was at a version, by the log's commits, which only add files."""
-    for number in range(version + 1):
-        commit = table / "_delta_log" / f"{number:020}.json"
-        actions = map(json.loads, commit.read_text().splitlines())
-        for path in (commit, *(table / action["add"]["path"] for action in actions if "add" in action)):
-            copied = to / path.relative_to(table)
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copied)
 
 
 def partly_deleted(table: Path) -> None:
@@ -143,8 +103,8 @@ def open_browser() -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
         page = browser.new_page(viewport=_WINDOW)
         page.set_default_timeout(20 * SECOND)
-        # A busy machine takes longer than the 5 s of the default to draw a large figure.
-        expect.set_options(timeout=20 * SECOND)
+        # The default of 5 s is too little for a plan, a restore or a large figure on a busy machine.
+        expect.set_options(timeout=60 * SECOND)
         yield page
         browser.close()
 
@@ -165,11 +125,11 @@ def part(page: Page, name: str) -> None:
     expect(page.locator(f".ck-part-{name.replace(' ', '-').lower()}")).to_be_visible()
 
 
-def figure(page: Page, css_class: str, timeout: float = 20 * SECOND) -> Locator:
-    """A figure that is on screen."""
+def figure(page: Page, css_class: str, finding: str = "") -> None:
+    """Wait until a figure is on screen whose label begins with a finding, a pattern."""
     drawn = page.locator(f".{css_class} svg[role=img]").first
-    expect(drawn).to_be_visible(timeout=timeout)
-    return drawn
+    expect(drawn).to_be_visible(timeout=120 * SECOND)
+    expect(drawn).to_have_attribute("aria-label", re.compile(f"^{finding}"))
 
 
 def type_into(page: Page, selector: str, value: str) -> None:
@@ -238,7 +198,7 @@ def box_of(place: Locator) -> FloatRect:
 
 
 class FirstLook:
-    """One step after another, on one page; `page`, `root` and `days` are fixtures."""
+    """One step after another, on one page; `page` and `root` are fixtures."""
 
     # Beside the side bar of JupyterLab nothing has room in a narrower one.
     narrowest = 800
@@ -253,32 +213,25 @@ class FirstLook:
         yield request.param
         page.set_viewport_size(_WINDOW)
 
-    def test_the_sickest_table_is_shown_with_its_verdict_above_all_parts(
-        self, page: Page, days: Days
-    ) -> None:
+    def test_the_sickest_table_is_shown_with_its_verdict_above_all_parts(self, page: Page) -> None:
         options = page.locator(".ck-table select option")
         for name in ("aged", "flights", "shaped"):
             expect(options.filter(has_text=f"../data/{name}")).to_have_count(1)
         # It is the one that gains the most from compaction.
-        expect(page.locator(".ck-about")).to_contain_text(f"version {days.days} · {days.files} files")
-        expect(page.locator(".ck-about")).to_contain_text("3 partitions")
+        expect(page.locator(".ck-about")).to_contain_text("version 365 · 1,095 files")
         verdict = page.locator(".ck-verdict [role=status]")
-        finding = f"{days.files} files where 3 would do: a full scan opens {days.days} times as many files"
-        expect(verdict.locator("b")).to_have_text(f"{finding} as it needs to.")
-        rewrites = f"Compaction rewrites {days.files} files ({days.size} in total) into 3 files, about "
-        expect(verdict).to_contain_text(rewrites)
+        expect(verdict.locator("b")).to_contain_text("1,095 files where 3 would do: a full scan")
         above, below = box_of(verdict), box_of(page.locator(".ck-rail"))
         assert above["y"] + above["height"] <= below["y"]
         # Two lines of words, in a place for one more.
         assert box_of(verdict.locator("> div"))["height"] < 45
-        drawn = figure(page, "ck-files-figure")
-        expect(drawn).to_have_attribute("aria-label", f"{days.files} of {days.files} files are under 16 MiB")
+        figure(page, "ck-files-figure", "1,095 of 1,095 files are under 16 MiB")
         shoot_workbench(page, "files")
 
-    def test_the_sickest_table_is_first_and_a_click_opens_it(self, page: Page, days: Days) -> None:
+    def test_the_sickest_table_is_first_and_a_click_opens_it(self, page: Page) -> None:
         part(page, "Survey")
         rows = page.locator(".ck-tables tbody tr")
-        expect(rows.first).to_contain_text("flights", timeout=60 * SECOND)
+        expect(rows.first).to_contain_text("flights")
         expect(rows).to_have_count(3)
         shoot_workbench(page, "survey")
         files = page.locator(".ck-tables th").filter(has_text=re.compile("^files$"))
@@ -292,9 +245,9 @@ class FirstLook:
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         figure(page, "ck-files-figure")
         open_table(page, "../data/flights")
-        expect(page.locator(".ck-about")).to_contain_text(f"{days.files} files")
+        expect(page.locator(".ck-about")).to_contain_text("1,095 files")
 
-    def test_a_dropdown_keeps_the_arrows(self, page: Page, days: Days) -> None:
+    def test_a_dropdown_keeps_the_arrows(self, page: Page) -> None:
         tables = page.locator(".ck-table select")
         tables.focus()
         page.keyboard.press("ArrowDown")
@@ -302,9 +255,9 @@ class FirstLook:
         expect(page.locator(".ck-about")).to_contain_text("24 files")
         page.keyboard.press("ArrowUp")
         expect(tables).to_be_focused()
-        expect(page.locator(".ck-about")).to_contain_text(f"{days.files} files")
+        expect(page.locator(".ck-about")).to_contain_text("1,095 files")
 
-    def test_a_slider_moved_by_keyboard_changes_plan_and_figure(self, page: Page, days: Days) -> None:
+    def test_a_slider_moved_by_keyboard_changes_plan_and_figure(self, page: Page) -> None:
         steps = page.locator(".ck-next button")
         leads = box_of(steps.and_(page.get_by_role("button", name="Plan it →")))
         part(page, "Plan")
@@ -319,18 +272,16 @@ class FirstLook:
         # A touch that scrolls the page doesn't hold the slider any more.
         for event in ("pointerdown", "pointercancel"):
             slider.dispatch_event(event)
-        for typed, place in ((days.target, str(int(end) - 2)), ("1 GiB", end)):
+        for typed, place in (("2 MiB", str(int(end) - 2)), ("1 GiB", end)):
             type_into(page, ".ck-max", typed)
             expect(slider).to_have_value(place)
         slider.focus()
         for _ in range(2):
             page.keyboard.press("ArrowLeft")
-        filled = re.compile(rf"fill {days.bins} bins of at most [\d.]+ \w+ \(files of about {days.target}\)")
-        expect(sentence).to_contain_text(filled, timeout=60 * SECOND)
-        expect(page.locator(".ck-max input[type=text]")).to_have_value(days.target)
-        drawn = figure(page, "ck-plan-figure")
-        finding = re.compile(f"^{days.files} → {days.files_after} files, {days.size} → about ")
-        expect(drawn).to_have_attribute("aria-label", finding)
+        filled = re.compile(r"fill 3 bins of at most [\d.]+ \w+ \(files of about 2 MiB\)")
+        expect(sentence).to_contain_text(filled)
+        expect(page.locator(".ck-max input[type=text]")).to_have_value("2 MiB")
+        figure(page, "ck-plan-figure", "1,095 → 3 files, 19.1 MiB → about ")
         shoot_workbench(page, "plan")
 
     @pytest.mark.parametrize("window", [(1280, 720), (1440, 900)], indirect=True)
@@ -354,7 +305,7 @@ class FirstLook:
         indirect=True,
     )
     @pytest.mark.usefixtures("window")
-    def test_no_text_and_no_figure_moves_a_field(self, page: Page, days: Days) -> None:
+    def test_no_text_and_no_figure_moves_a_field(self, page: Page) -> None:
         figure(page, "ck-plan-figure")
         places = places_when_still(page)
         assert all(int(height) > 0 for *_, height in places), places
@@ -362,14 +313,14 @@ class FirstLook:
         for selector, typed, place in (
             (".ck-max", "12x MiB", ".ck-place .ck-error"),
             (".ck-max", "16 KiB", ".ck-plan"),
-            (".ck-max", days.target, ".ck-plan"),
+            (".ck-max", "2 MiB", ".ck-plan"),
             (".ck-where", "no_such_column > 3", ".ck-where-error"),
             (".ck-where", f"{long} OR origin = 'JFK'", ".ck-plan"),
             (".ck-where", "", ".ck-plan"),
         ):
             type_into(page, selector, typed)
             expect(page.locator(place).locator("visible=true").first).to_be_visible()
-            about = f"{days.days if 'JFK' in typed else days.files} files"
+            about = f"{'365' if 'JFK' in typed else '1,095'} files"
             expect(page.locator(".ck-about")).to_contain_text(about)
             assert places_when_still(page) == places, typed
 
@@ -389,16 +340,14 @@ class FirstLook:
         expect(streams).to_be_visible()
         assert streams.evaluate("one => one.wasLeft")
 
-    def test_what_is_on_the_page_is_kept_as_a_report(self, page: Page, root: Path, days: Days) -> None:
+    def test_what_is_on_the_page_is_kept_as_a_report(self, page: Page, root: Path) -> None:
         page.locator("button.ck-export").click()
         with page.expect_download() as download:
             page.locator(".ck-saved a").click()
-        written = root / "notebooks" / f"flights-v{days.days}.html"
+        written = root / "notebooks" / "flights-v365.html"
         assert download.value.path().read_bytes() == written.read_bytes()
         report = written.read_text(encoding="utf-8")
-        assert f"{days.files} → {days.files_after} files" in report
-        better = f"<b>{days.files} files where 3 would do"
-        assert report.index(better) < report.index("<svg")
+        assert report.index("<b>1,095 files where 3 would do") < report.index("<svg")
         part(page, "Plan")
 
     def test_every_control_has_a_name(self, page: Page) -> None:
@@ -466,7 +415,7 @@ class FirstLook:
 class AnalystsPath(FirstLook):
     """The whole path, to the end of a vacuum and all that may be in the way."""
 
-    def test_a_slider_dragged_by_mouse_changes_the_plan(self, page: Page, days: Days) -> None:
+    def test_a_slider_dragged_by_mouse_changes_the_plan(self, page: Page) -> None:
         slider = page.locator(".ck-max input[type=range]")
         # The window was smaller before, so that the toolbar may be above the slider.
         page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
@@ -476,7 +425,7 @@ class AnalystsPath(FirstLook):
         page.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2, steps=4)
         page.mouse.up()
         size, plan = format_size(2 ** int(slider.input_value())), page.locator(".ck-plan")
-        assert size != days.target
+        assert size != "2 MiB"
         expect(plan).to_contain_text(re.compile(f"(at most|about) {size}"))
         expect(page.locator(".ck-max input[type=text]")).to_have_value(size)
 
@@ -502,13 +451,11 @@ class AnalystsPath(FirstLook):
             "WHERE time_hour BETWEEN '2013-06-01' AND '2013-06-08' GROUP BY carrier"
         )
         page.locator("button.ck-count").click()
-        drawn = figure(page, "ck-prediction-figure", timeout=120 * SECOND)
-        finding = re.compile("^The query opens 24 of 1,095 files now; compacted by .*, 3 of 13: ")
-        expect(drawn).to_have_attribute("aria-label", finding)
-        expect(page.locator(".ck-prediction")).to_contain_text("The others are predictions")
+        finding = "The query opens 24 of 1,095 files now; compacted by .*, 3 of 13: "
+        figure(page, "ck-prediction-figure", finding)
         shoot_workbench(page, "query")
 
-    def test_a_run_compacts_and_proves(self, page: Page, root: Path, days: Days) -> None:
+    def test_a_run_compacts_and_proves(self, page: Page, root: Path) -> None:
         part(page, "Plan")
         type_into(page, ".ck-max", "1 GiB")
         expect(page.locator(".ck-plan")).to_contain_text("fill 3 bins of at most 1 GiB")
@@ -516,28 +463,21 @@ class AnalystsPath(FirstLook):
         top = top_of(page, ".ck-rail")
         page.locator("button.ck-run").click()
         outcome = page.locator(".ck-outcome").first
-        expect(outcome).to_contain_text(f"identical: {days.rows:,} rows", timeout=180 * SECOND)
-        expect(outcome).to_contain_text(f"{days.files} → 3")
-        drawn = figure(page, "ck-result-figure")
-        expect(drawn).to_have_attribute("aria-label", re.compile(f"^{days.files} → 3 files"))
+        expect(outcome).to_contain_text("identical: 336,776 rows", timeout=180 * SECOND)
+        figure(page, "ck-result-figure", "1,095 → 3 files")
         expect(page.locator(".ck-footer")).to_contain_text("content identical")
-        expect(page.locator(".ck-run-plan")).to_contain_text("nothing to do")
-        verdict = page.locator(".ck-verdict")
-        expect(verdict.locator("b")).to_contain_text(f"{days.files} files became 3: {days.size} → ")
-        expect(verdict).to_contain_text(f"The content is the same: {days.rows:,} rows compared by")
-        expect(verdict).to_contain_text("Nothing to do, because each of the 3 files")
+        expect(page.locator(".ck-verdict b")).to_contain_text("1,095 files became 3: 19.1 MiB → ")
         assert top_of(page, ".ck-rail") == top
         shoot_workbench(page, "run")
         assert ck.open_table(root / "data" / "flights").files().num_files == 3
 
-    def test_the_history_is_walked_by_keyboard(self, page: Page, days: Days) -> None:
+    def test_the_history_is_walked_by_keyboard(self, page: Page) -> None:
         part(page, "History")
-        sentence, last = page.locator(".ck-version-text"), days.days + 1
-        expect(sentence).to_contain_text(f"Version {last}", timeout=60 * SECOND)
+        sentence, last = page.locator(".ck-version-text"), 366
         expect(sentence).to_contain_text(f"Version {last - 1} has the same content")
         listed = page.get_by_role("grid", name="Versions")
         rows = listed.locator("tbody tr")
-        expect(rows.first).to_have_text(re.compile(rf"^{last}.*OPTIMIZE\+3 −{days.files}.*0proved$"))
+        expect(rows.first).to_have_text(re.compile(rf"^{last}.*OPTIMIZE\+3 −1,095.*0proved$"))
         press_tab_until(page, ".ck-versions tbody tr")
         expect(rows.first).to_be_focused()
         page.keyboard.press("Space")
@@ -555,7 +495,7 @@ class AnalystsPath(FirstLook):
         shoot_workbench(page, "history")
         top = top_of(page, ".ck-versions")
         page.locator("button.ck-ask-restore:visible").click()
-        expect(page.locator(".ck-restore-choice:visible")).to_be_visible(timeout=60 * SECOND)
+        expect(page.locator(".ck-restore-choice:visible")).to_be_visible()
         assert top_of(page, ".ck-versions") == top
         page.locator("button.ck-keep-table:visible").click()
         page.get_by_text("Actions of this commit").click()
@@ -572,53 +512,47 @@ class AnalystsPath(FirstLook):
             sideways = grid.evaluate("one => one.parentElement.scrollWidth - one.parentElement.clientWidth")
             assert sideways == 0, name
 
-    def test_a_vacuum_says_what_it_will_cost(self, page: Page, days: Days) -> None:
+    def test_a_vacuum_says_what_it_will_cost(self, page: Page) -> None:
         part(page, "Vacuum")
         plan = page.locator(".ck-vacuum-plan")
-        expect(plan).to_contain_text("would delete nothing", timeout=60 * SECOND)
+        expect(plan).to_contain_text("would delete nothing")
         page.get_by_label("Preview on a later day", exact=True).focus()
         for _ in range(8):
             page.keyboard.press("ArrowRight")
-        expect(page.locator(".ck-vacuum-cost")).to_contain_text("would be lost", timeout=60 * SECOND)
-        lost = f"{days.days} of {days.days + 2} readable versions"
-        finding = re.compile(f"^VACUUM would lose {lost} and free {days.size}")
-        expect(figure(page, "ck-vacuum-figure")).to_have_attribute("aria-label", finding)
+        expect(page.locator(".ck-vacuum-cost")).to_contain_text("would be lost")
+        lost = "365 of 367 readable versions"
+        figure(page, "ck-vacuum-figure", f"VACUUM would lose {lost} and free 19.1 MiB")
         expect(page.locator("button.ck-vacuum")).to_be_hidden()
         shoot_workbench(page, "vacuum")
         page.keyboard.press("Home")
         expect(plan).to_contain_text("would delete nothing")
 
     @pytest.mark.nightly
-    def test_the_query_is_timed_before_and_after_the_run(self, page: Page, days: Days) -> None:
+    def test_the_query_is_timed_before_and_after_the_run(self, page: Page) -> None:
         part(page, "My query")
         query = "SELECT avg(distance) FROM {} WHERE origin = 'JFK'"
         page.get_by_label("Query", exact=True).fill(query.format("flights"))
         tops = tops_of_rail(page)
         page.locator("button.ck-measure").click()
-        drawn = figure(page, "ck-reads-figure", timeout=120 * SECOND)
-        expect(drawn).to_have_attribute("aria-label", re.compile(f"{days.days} → 1 file"))
+        figure(page, "ck-reads-figure", ".*365 → 1 file")
         expect(page.locator(".ck-verdict")).to_contain_text("Your query, before and after: ")
         # Its sentence in the verdict moves nothing, in a narrow page either.
         after = tops_of_rail(page)
         assert after == tops, (tops, after)
         page.locator(".ck-as-python").get_by_text("As Python").click()
-        measured = f"measure_reads(table.spark, table.location, {days.days}, {days.days + 1}, "
+        measured = "measure_reads(table.spark, table.location, 365, 366, "
         expect(page.locator(".ck-code pre")).to_contain_text(measured)
         page.locator(".ck-as-python").get_by_text("As Python").click()
 
-    def test_an_undo_says_what_it_does_and_is_left(self, page: Page, root: Path, days: Days) -> None:
+    def test_an_undo_says_what_it_does_line_by_line_and_is_left(self, page: Page) -> None:
         part(page, "Run")
         page.locator("button.ck-ask-restore:visible").click()
         plan = page.locator(".ck-restore-plan:visible")
-        planned = f"RESTORE to version {days.days} would add back {days.files} files"
-        expect(plan).to_contain_text(planned, timeout=60 * SECOND)
-        expect(plan).to_contain_text("The rows stay the same")
-        # Each sentence has its own line.
+        expect(plan).to_contain_text("RESTORE to version 365 would add back 1,095 files")
         assert "\nA stream that reads the table" in plan.inner_text()
         shoot_workbench(page, "undo")
         page.locator("button.ck-keep-table:visible").click()
         expect(plan).to_be_hidden()
-        assert ck.open_table(root / "data" / "flights").version == days.days + 1
 
     @pytest.mark.parametrize(
         ("window", "shade"),
@@ -642,7 +576,7 @@ class AnalystsPath(FirstLook):
         page.locator(".ck-root input").focus()
         press(".ck-rail button")
         # The words of the first look are still in the field.
-        expect(page.locator(".ck-tables [role=status]")).to_have_text("1 of 3", timeout=60 * SECOND)
+        expect(page.locator(".ck-tables [role=status]")).to_have_text("1 of 3")
         press_tab_until(page, ".ck-tables input")
         page.keyboard.press("Control+A")
         page.keyboard.press("Delete")
@@ -652,7 +586,6 @@ class AnalystsPath(FirstLook):
         expect(page.locator(".ck-tables tbody tr")).to_have_text([re.compile("shaped")])
         press_tab_until(page, ".ck-tables tbody tr")
         page.keyboard.press("Enter")
-        expect(page.locator(".ck-about")).to_contain_text("24 files")
         expect(verdict).to_contain_text("24 files where 4 would do")
         press(".ck-rail button:nth-child(3)", "Shift+Tab")
         expect(page.locator(".ck-plan")).to_contain_text("fill 4 bins")
@@ -666,12 +599,9 @@ class AnalystsPath(FirstLook):
         expect(page.locator(".ck-outcome").first).to_contain_text("identical: 1,200 rows")
         press("button.ck-ask-restore")
         plan, undone = page.locator(".ck-restore-plan:visible"), page.locator(".ck-restored:visible")
-        expect(plan).to_contain_text("add back 24 files", timeout=60 * SECOND)
-        press_tab_until(page, "button.ck-restore")
-        page.keyboard.press("Enter")
-        expect(undone).to_contain_text("with the content of", timeout=60 * SECOND)
-        assert len(undone.inner_text().splitlines()) > 2
-        expect(page.locator(".ck-about")).to_contain_text("24 files")
+        expect(plan).to_contain_text("add back 24 files")
+        press("button.ck-restore")
+        expect(undone).to_contain_text("with the content of")
         expect(verdict).to_contain_text("24 files where 4 would do")
         expect(page.locator(".ck-footer")).to_contain_text("restore done")
         assert ck.open_table(root / "data" / "shaped").files().num_files == 24
@@ -687,13 +617,11 @@ class AnalystsPath(FirstLook):
         assert ck.find_tables(root / "empty") == [str(root / "empty" / "flights")]
 
     def test_a_run_can_be_cancelled_and_changes_nothing(self, page: Page, root: Path) -> None:
-        expect(page.locator(".ck-run-plan")).to_contain_text("fill 3 bins", timeout=60 * SECOND)
+        expect(page.locator(".ck-run-plan")).to_contain_text("fill 3 bins")
         page.locator("button.ck-run").click()
         working = page.locator(".ck-progress .ck-status")
-        expect(working).to_contain_text(re.compile("Preparing|Rewriting, 0 of"), timeout=60 * SECOND)
+        expect(working).to_contain_text(re.compile("Preparing|Rewriting, 0 of"))
         page.locator(".ck-progress").get_by_role("button", name="Cancel").click()
-        expect(page.locator(".ck-progress .ck-error")).to_contain_text(
-            "cancelled: nothing was committed", timeout=60 * SECOND
-        )
-        expect(page.locator(".ck-verdict b")).to_contain_text("cancelled: nothing was committed")
+        for place in (".ck-progress .ck-error", ".ck-verdict b"):
+            expect(page.locator(place)).to_contain_text("cancelled: nothing was committed")
         assert ck.open_table(root / "empty" / "flights").version == 365

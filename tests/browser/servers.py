@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.conftest import QUICK
+from tests.execute.meanwhile import wait_until
 from tests.folders import own_cache
 from tests.jvm import lent_jvm
 
@@ -30,18 +30,6 @@ _SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
     "docmanager-extension/plugin": {"autosave": False},
 }
-
-
-def share_flights(scratch: Path, flights: Path) -> None:
-    """Have the kernels of a server copy the flights of a year instead of making them, in a second or more."""
-    lines = (
-        "import shutil, time",
-        "from compaction_kit import datasets",
-        f"datasets.flights = lambda path, *_: time.sleep(1) or str(shutil.copytree({str(flights)!r}, path))",
-    )
-    startup = scratch / ".ipython" / "profile_default" / "startup" / "flights.py"
-    startup.parent.mkdir(parents=True)
-    startup.write_text("\n".join(lines))
 
 
 def jupyterlab(root: Path, scratch: Path, *, lend: bool = True) -> AbstractContextManager[str]:
@@ -101,7 +89,8 @@ def _served(command: list[str], scratch: Path, folder: Path, jvm: Jvm) -> Iterat
             start_new_session=True,
         )
         try:
-            _wait_until_up(server, f"http://127.0.0.1:{port}", log)
+            wait_until(lambda: server.poll() is not None or _answers(f"http://127.0.0.1:{port}"))
+            assert server.poll() is None, log.read_text()
             yield f"http://127.0.0.1:{port}"
         finally:
             server.terminate()
@@ -112,16 +101,9 @@ def _served(command: list[str], scratch: Path, folder: Path, jvm: Jvm) -> Iterat
                 server.wait()
 
 
-def _wait_until_up(server: subprocess.Popen[bytes], address: str, log: Path, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if server.poll() is not None:
-            break
-        try:
-            urllib.request.urlopen(f"{address}/static/does-not-matter", timeout=2).read()
-            return
-        except urllib.error.HTTPError:
-            return  # it answers
-        except OSError:
-            time.sleep(0.1)
-    raise RuntimeError(f"The server did not come up:\n{log.read_text()}")
+def _answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{address}/static/does-not-matter", timeout=2).read()
+    except OSError as error:
+        return isinstance(error, urllib.error.HTTPError)
+    return True

@@ -12,21 +12,17 @@ from compaction_kit.datasets import shaped_table
 from tests.browser.analyst import SECOND, AnalystsPath, part
 from tests.browser.jupyter import NothingLeaks, Window, open_window, write_notebook
 from tests.browser.labs import CELLS, Labs, make_tables
-from tests.browser.servers import jupyterlab, share_flights
+from tests.browser.servers import jupyterlab
 from tests.test_project import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def browser(
-    root: Path, flights: Path, tmp_path_factory: pytest.TempPathFactory, by_night: bool
-) -> Iterator[Window]:
-    """Where there is time, the kernel starts a JVM of its own and makes flights, as users' kernels do."""
-    server, scratch = partial(jupyterlab, lend=not by_night), tmp_path_factory.mktemp("jupyter")
-    if not by_night:
-        share_flights(scratch, flights)
-    yield from open_window(server, root, scratch)
+def browser(root: Path, tmp_path_factory: pytest.TempPathFactory, by_night: bool) -> Iterator[Window]:
+    """Where there is time, the kernel starts a JVM of its own, as users' kernels do."""
+    server = partial(jupyterlab, lend=not by_night)
+    yield from open_window(server, root, tmp_path_factory.mktemp("jupyter"))
 
 
 class TestInJupyterLab(NothingLeaks, AnalystsPath):
@@ -78,7 +74,7 @@ class TestRestart:
         )
         write_notebook(root / "notebooks" / "restart.ipynb", ["\n".join(lines)])
         page = browser.run("notebooks/restart.ipynb")
-        expect(page.locator(".ck-empty")).to_contain_text("There is no ../later yet", timeout=60 * SECOND)
+        expect(page.locator(".ck-empty")).to_contain_text("There is no ../later yet")
         expect(page.locator(".ck-again")).to_be_hidden()
         shaped_table(root / "later" / "made", partitions=2, files=3, rows=20)
         page.locator("button.ck-refresh").click()
@@ -91,7 +87,7 @@ class TestRestart:
         assert lost.locator(".jupyter-widgets-disconnected").first.evaluate(_BEFORE) == "none"
         page.goto(browser.address.format("notebooks/restart.ipynb"), wait_until="domcontentloaded")
         still = page.locator(".ck-still")
-        expect(page.get_by_text("Error displaying widget")).to_be_visible(timeout=60 * SECOND)
+        expect(page.get_by_text("Error displaying widget")).to_be_visible()
         # It has no height before.
         page.wait_for_function("() => document.querySelector('.ck-still').clientHeight > 100")
         expect(still.locator(".ck-again")).to_contain_text("run this cell again")
