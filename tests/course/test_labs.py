@@ -1,7 +1,5 @@
 """What a lab is made of, and the labs of the lessons: what moves, what is said and drawn then."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from compaction_kit.table import Table
 from compaction_kit.text import KIB, format_size
 from tests import folders
 from tests.displayed import outputs_of
+from tests.execute.meanwhile import wait_until
 
 LINES = "from course import figures\n\nfigures.waiting({'before': (files, 2.0), 'after': (1, 0.1)})"
 
@@ -194,14 +193,6 @@ def test_a_budget_takes_the_best_bins_and_an_order_keeps_ranges_narrow(tmp_path:
         labs.budget(table, "nowhere", "16 KiB")
 
 
-def wait(condition: Callable[[], bool]) -> None:
-    """Wait for what is done in the background."""
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
     ran = []
 
@@ -216,13 +207,13 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
     lab = labs.slots(optimize, {(15, False): optimize(15, False)})
     assert "max_threads=15, repartition=False: 3 bins in" in told(lab)
     move(lab, max_threads=1)
-    wait(lambda: "Measured" in told(lab))
+    wait_until(lambda: "Measured" in told(lab))
     follow(lab, ({}, "max_threads=1, repartition=False: 3 bins in", "rewriting on 1 slot"))
     move(lab, max_threads=15)
     move(lab, max_threads=1)
     assert ran == [(15, False), (1, False)]
     move(lab, max_threads=2)
-    wait(lambda: "No copy can be made: free some space." in lab.failure.value)
+    wait_until(lambda: "No copy can be made: free some space." in lab.failure.value)
     assert lab.sentence.value == ""
     move(lab, max_threads=15)
     assert lab.failure.value == ""
@@ -237,7 +228,7 @@ def test_a_story_is_played_by_a_click_and_stays_played(spark: SparkSession, tmp_
     assert "Who wins? Make a guess, then play it." in told(lab)
     button.click()
     assert button.disabled
-    wait(lambda: "Rows:" in told(lab))
+    wait_until(lambda: "Rows:" in told(lab))
     assert not button.disabled
     follow(
         lab,
@@ -254,7 +245,7 @@ def test_every_story_can_be_chosen_and_one_that_cant_be_played_is_a_sentence(tmp
     lab = labs.race(tmp_path)
     button, error = lab.more
     button.click()
-    wait(lambda: f"{tmp_path} is inside the Delta table" in error.value)
+    wait_until(lambda: f"{tmp_path} is inside the Delta table" in error.value)
     assert not button.disabled
     follow(lab, *(({"story": story}, f"{story}: who wins?") for story in SCENARIOS))
     with pytest.raises(InvalidArgumentError, match="Story can't be"):
@@ -267,25 +258,17 @@ def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path
     deltalake.DeltaTable(path).delete("id < 150")
     table, before = ck.open_table(path), folders.listing(path)
     lab = labs.vacuum(table)
-
-    def lost(**values: Any) -> list[int]:
-        """What the lab's lines plan then, of which figure and sentence tell as well."""
-        move(lab, **values)
-        vacuum = run(found(lab).code.removesuffix(".plot()"), {"table": table})
-        count = len(vacuum.versions_lost)
-        finding = f"would lose {count} of 6 readable versions" if count else "would delete nothing"
-        assert str(found(lab).figure.get_label()).startswith(f"VACUUM {finding}")
-        assert ("would be lost" in found(lab).sentence) == bool(count)
-        return list(vacuum.versions_lost)
-
-    assert lost() == [1, 2, 3, 4]
-    assert lost(days=0) == []
-    assert lost(days=8, keep=(1,)) == [2, 3, 4]
-    assert "RETAIN" not in told(lab)
-    assert lost(keep=(), retention=9) == []
-    assert "ignores RETAIN and would keep removed files for 7 days, the table property; run()" in told(lab)
+    follow(
+        lab,
+        ({}, "would be lost: 1 to 4.", "VACUUM would lose 4 of 6 readable versions"),
+        ({"days": 0}, "would delete nothing: files", "VACUUM would delete nothing"),
+        ({"days": 8, "keep": (1,)}, "would be lost: 2 to 4.", "VACUUM would lose 3 of 6 readable versions"),
+        ({"keep": (), "retention": 9}, "would delete nothing", "ignores RETAIN and would keep removed files"),
+        names={"table": table},
+    )
     move(lab, retention=6)
     assert "6 days&quot; is shorter than the 7 days" in lab.failure.value
     assert lab.finding is None
-    assert lost(retention=7) == [1, 2, 3, 4]
+    move(lab, retention=7)
+    assert "RETAIN" not in told(lab)
     assert folders.listing(path) == before
