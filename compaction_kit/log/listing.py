@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, TableNotFoundError
 from compaction_kit.storage import Entry, Store
@@ -45,8 +45,7 @@ _PATTERNS = {
 }
 
 
-@dataclass(frozen=True)
-class LogFile:
+class LogFile(NamedTuple):
     """One file of the log: its name in `_delta_log`, its size in bytes and its time in ms since 1970.
 
     `identity` (inode, and time in ns) differs for another file of the same name.
