@@ -1,4 +1,4 @@
-"""An analyst's path over Spark Connect; `test_connect.py` runs these in a process of their own.
+"""An analyst's path over Spark Connect; `test_far.py` runs these in a process of their own.
 
 A process has either a JVM or a server that it is connected to, named by SPARK_REMOTE.
 """
@@ -119,7 +119,7 @@ def test_the_rest_of_the_path(spark: SparkSession, changed: Path) -> None:
 
 
 @pytest.mark.refused("Spark Connect", "arrow")
-def test_a_plan_that_needs_arrow_is_refused_by_name(changed: Path) -> None:
+def test_what_needs_a_jvm_is_refused_by_name(changed: Path) -> None:
     before, table = folders.listing(changed), ck.open_table(changed)
     for strategy, order in {"arrow": "size", "auto": "ingest"}.items():
         plan = table.plan_compaction(order=order)
@@ -127,6 +127,8 @@ def test_a_plan_that_needs_arrow_is_refused_by_name(changed: Path) -> None:
     assert folders.listing(changed) == before
     play = partial(races.play, changed.parent / "lessons", "compaction with delete")
     refused(play, errors.SessionError, "has no JVM in reach, as over Spark Connect, and no transaction")
+    words = "can't be reached over Spark Connect, as only Hadoop"
+    refused(partial(ck.open_table, "hdfs://127.0.0.1:1/t"), errors.StorageError, words)
 
 
 @pytest.mark.parametrize("strategy", IN_ONE_GO)
@@ -188,11 +190,6 @@ def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path:
     assert (result.strategy, result.as_planned, result.verified) == ("optimize", True, True)
     assert result.num_files_removed == 21
     assert by_spark(spark, f"s3a://{name}") == on_disk(shaped)
-
-
-def test_what_hadoop_alone_reaches_is_refused_by_name() -> None:
-    words = "can't be reached over Spark Connect, as only Hadoop"
-    refused(partial(ck.open_table, "hdfs://127.0.0.1:1/t"), errors.StorageError, words)
 
 
 @pytest.mark.works("Spark Connect", "workbench")

@@ -1,10 +1,12 @@
-"""An analyst's whole path on tables that aren't on a local disk: an object store, and HDFS.
+"""An analyst's whole path on an object store, on HDFS, and over Spark Connect.
 
-HDFS is in one process on this machine: Hadoop's own cluster for tests, with one data node.
+HDFS is in one process on this machine: Hadoop's own cluster for tests, with one data node. The tests over
+Spark Connect are in `over_connect.py`, for a process without a JVM.
 """
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +22,9 @@ from compaction_kit import errors, interop
 from compaction_kit.session import cache_folder, find_java_home
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
-from tests import rows, stores
-from tests.conftest import SetConf
+from tests import over_connect, rows, stores
+from tests.cluster import connect_server
+from tests.conftest import QUICK, SetConf
 from tests.elsewhere import AFTERWARDS, afterwards
 from tests.refusals import refused
 
@@ -125,6 +128,36 @@ def test_what_needs_a_local_disk_is_refused_by_name(put: Put, shaped: Path, tmp_
         refused(call, errors.UnsupportedTableError, "on local disks alone, and", uri)
     words = f"No table at {uri}-other: the path does not exist"
     refused(partial(ck.open_table, f"{uri}-other"), errors.TableNotFoundError, words)
+
+
+# By which a session has Delta.
+_OF_DELTA = (
+    "spark.jars",
+    "spark.driver.extraClassPath",
+    "spark.sql.extensions",
+    "spark.sql.catalog.spark_catalog",
+)
+# Ends at once: threads of grpc that wait for the server may abort a process that Python takes down.
+_RUN = "import os, sys, pytest; code = pytest.main(sys.argv[1:]); sys.stdout.flush(); os._exit(code)"
+
+
+@pytest.mark.nightly
+def test_the_path_works_over_spark_connect(spark: SparkSession, s3: stores.Server, tmp_path: Path) -> None:
+    known = spark.sparkContext.getConf()
+    confs = QUICK | {key: value for key in _OF_DELTA if (value := known.get(key))}
+    # The server reaches S3 by its settings, the client by its environment.
+    confs |= {f"spark.hadoop.{key}": value for key, value in s3.s3a.items()}
+    confs |= {"spark.connect.progress.reportInterval": "20ms"}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    env |= {"AWS_ACCESS_KEY_ID": stores.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": stores.SECRET_KEY}
+    env |= {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": f"http://{s3.address}"}
+    command = [sys.executable, "-c", _RUN, "--quiet", "--override-ini=addopts=", "--color=no"]
+    # What reads notebooks takes three seconds to import.
+    command += ["-p", "no:nbval", f"--basetemp={tmp_path / 'tests'}", over_connect.__file__]
+    with connect_server(tmp_path, confs) as (url, pid):
+        env |= {"SPARK_REMOTE": url, over_connect.SERVER: str(pid)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1_200)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 _SPARKS = Path(pyspark.__file__).with_name("jars")
