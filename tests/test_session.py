@@ -255,16 +255,18 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
     tmp_path: Path,
 ) -> None:
     (tmp_path / "spark-of-another-program").mkdir()
-    held = hold_sessions(tmp_path, 3, XDG_CACHE_HOME=str(tmp_path / "cache"))
-    for process, java, _ in held[:2]:
-        kill(process, java)
+    places = {"TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    processes = [start_python("-c", BEGIN + HOLD, **places) for _ in range(3)]
+    begun = [process.stdout.readline().split() for process in processes if process.stdout]
+    javas, scratch = [int(java) for java, _ in begun], [Path(folder).name for _, folder in begun]
+    kill(processes[0], javas[0])
+    kill(processes[1], javas[1])
     # What the killed ones left, with that of their Javas, is deleted by the next to start.
-    assert scratch_folders(tmp_path) == {scratch for _, _, scratch in held}
+    assert scratch_folders(tmp_path) == {*scratch}
     run_script("get_spark()", TMPDIR=str(tmp_path))
-    process, java, kept = held[2]
-    assert scratch_folders(tmp_path) == {kept}
+    assert scratch_folders(tmp_path) == {scratch[2]}
     assert (tmp_path / "spark-of-another-program").exists()
-    kill(process, java)
+    kill(processes[2], javas[2])
 
 
 @pytest.mark.nightly
@@ -282,15 +284,6 @@ def test_jars_in_a_cache_of_links_are_looked_up_once(spark: SparkSession, tmp_pa
 
 def scratch_folders(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*compaction-kit*")}
-
-
-def hold_sessions(
-    folder: Path, number: int, **environment: str
-) -> list[tuple[subprocess.Popen[str], int, str]]:
-    """Processes with a session that wait, the ids of their Javas, and the names of their folders."""
-    processes = [start_python("-c", BEGIN + HOLD, TMPDIR=str(folder), **environment) for _ in range(number)]
-    lines = [process.stdout.readline().split() for process in processes if process.stdout]
-    return [(process, int(java), Path(s).name) for process, (java, s) in zip(processes, lines, strict=True)]
 
 
 def kill(process: subprocess.Popen[str], java: int) -> None:
