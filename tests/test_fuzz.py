@@ -216,48 +216,38 @@ def _lines(file: Path, draw: random.Random) -> str:
 def _value(file: Path, draw: random.Random) -> str:
     """Put another value in one place of a line of JSON, or a key more, or one less."""
     lines = file.read_bytes().split(b"\n")
-    parsed = [(number, _parsed(line)) for number, line in enumerate(lines)]
-    known = [(number, value) for number, value in parsed if isinstance(value, dict) and value]
-    if not known:
+    actions = {number: value for number, line in enumerate(lines) if (value := _parsed(line))}
+    if not actions:
         return _lines(file, draw)
-    number, action = draw.choice(known)
-    text = _changed(action, draw)
+    number, action = draw.choice(list(actions.items()))
+    _change(action, draw)
+    # Each way of writing what isn't ASCII.
+    text = json.dumps(action, ensure_ascii=draw.random() < 0.5)
     lines[number] = text.encode("utf-8", "surrogatepass")
     file.write_bytes(b"\n".join(lines))
     return f"line {number} is {text[:300]}"
 
 
-def _parsed(text: bytes | str) -> Any:
+def _parsed(text: bytes | str) -> dict[str, Any]:
     with suppress(ValueError):
-        return json.loads(text)
+        if isinstance(value := json.loads(text), dict):
+            return value
+    return {}
 
 
-def _changed(action: dict[str, Any], draw: random.Random) -> str:
-    parent: Any = action
-    key = draw.choice(list(parent))
-    while isinstance(parent[key], dict) and parent[key] and draw.random() < 0.85:
-        parent = parent[key]
-        key = draw.choice(list(parent))
-    value = draw.choice(_VALUES)
-    kind = draw.choice(["set", "set", "set", "delete", "rename", "twice", "inner", "nest"])
-    if kind == "set":
-        parent[key] = value
-    elif kind == "delete":
-        del parent[key]
-    elif kind == "rename":
-        parent[draw.choice(["", "x", "\0", key.upper(), "path", "size"])] = parent.pop(key)
-    elif kind == "twice":
-        parent["\x01"] = value
-        return json.dumps(action).replace(json.dumps("\x01"), json.dumps(key))
-    elif kind == "inner":
-        # Text that is JSON itself: stats and schemas.
-        inner = _parsed(parent[key]) if isinstance(parent[key], str) else None
-        parent[key] = _changed(inner, draw) if isinstance(inner, dict) and inner else value
-    elif kind == "nest":
-        for _ in range(draw.choice([1, 50, 500])):
-            parent[key] = draw.choice([[parent[key]], {"type": parent[key]}])
-    # Each way of writing what isn't ASCII.
-    return json.dumps(action, ensure_ascii=draw.random() < 0.5)
+def _change(fields: dict[str, Any], draw: random.Random) -> None:
+    name, value = draw.choice(list(fields)), draw.choice(_VALUES)
+    old = fields.pop(name)
+    # Some text is JSON itself: stats and schemas.
+    is_text = isinstance(old, str)
+    inner = _parsed(old) if is_text else old
+    if isinstance(inner, dict) and inner and draw.random() < 0.85:
+        _change(inner, draw)
+        fields[name] = json.dumps(inner) if is_text else inner
+    else:
+        other = draw.choice(["", "x", "\0", name.upper(), "path", "size"])
+        ways = [{name: value}] * 3 + [{}, {other: old}, {name: [old]}, {name: {"type": old}}]
+        fields |= draw.choice(ways)
 
 
 def _parquet(file: Path, draw: random.Random) -> str:
