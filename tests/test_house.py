@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 
 from tests.test_project import ROOT, text_of
 
@@ -50,6 +51,17 @@ def test_files_of_tables_are_reached_by_the_store_alone() -> None:
                 if act in OF_FILES and (dot or act == "open") and not owner.endswith("store"):
                     found.append(f"{name}:{call.lineno}: {owner}.{act}")
     assert found == []
+
+
+def test_text_becomes_html_by_escaping_it_or_in_a_few_places() -> None:
+    """What is made `Html` without `text.element` is no name: figures, styles, and what was drawn before."""
+    found = Counter(
+        file.relative_to(PACKAGE).as_posix()
+        for file in PACKAGE.rglob("*.py")
+        for _ in re.findall(r"(?<!class )\bHtml\(", file.read_text(encoding="utf-8"))
+    )
+    places = {"text.py": 3, "plots/style.py": 1, "report.py": 1, "widgets/page.py": 2, "widgets/parts.py": 1}
+    assert found == places
 
 
 def test_tests_patch_nothing_that_is_private_and_compare_no_whole_sentence() -> None:
