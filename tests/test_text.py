@@ -2,8 +2,6 @@ import math
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.text import (
@@ -26,13 +24,15 @@ def test_text_is_read_in_binary_and_decimal_units() -> None:
     sizes = {"1": 1, "512 B": 512, "128mib": 128 * MIB, "  1.5 GiB ": 3 * GIB // 2, "100 MB": 100_000_000}
     sizes |= {"2kb": 2_000, "0.5 KiB": 512, "1 TiB": 1024 * GIB, "9007199254740993 KB": 1_000 * (2**53 + 1)}
     assert {text: parse_size(text) for text in sizes} == sizes
+    assert [parse_size(number) for number in (1, 2.0, 2**63 - 1)] == [1, 2, 2**63 - 1]
 
 
 @pytest.mark.parametrize(
     "value",
     [
         *("12 parsecs", "", "MiB", "-5 MiB", "1e3", "1 2 MiB", "0 MiB", "9 PiB PiB", "20 EiB"),
-        *(0, 1.5, True, False, math.nan, math.inf, 2**63, "9" * 40 + ".5 PB", None, [1], b"1", 1j),
+        *("٣", "²", "9" * 40 + ".5 PB", None, [1], b"1", 1j, True, False),
+        *(0, -1, 1.5, 1e300, math.nan, math.inf, 2**63),
     ],
     ids=repr,
 )
@@ -44,17 +44,6 @@ def test_a_count_of_one_is_not_plural() -> None:
     for one, more in {"file": "files", "batch": "batches", "entry": "entries", "day": "days"}.items():
         counts = [format_count(number, one) for number in (0, 1, 2_000)]
         assert counts == [f"0 {more}", f"1 {one}", f"2,000 {more}"]
-
-
-@given(st.one_of(st.text(), st.floats(), st.integers()))
-def test_anything_is_a_size_in_range_or_an_error_of_ours(value: str | float) -> None:
-    try:
-        size_bytes = parse_size(value)
-    except InvalidArgumentError:
-        return
-    assert 1 <= size_bytes < 2**63
-    if not isinstance(value, str):
-        assert size_bytes == value
 
 
 def test_sizes_are_written_in_binary_units() -> None:
