@@ -57,15 +57,6 @@ def test_the_tables_of_a_catalog_with_an_odd_name_are_found_opened_and_surveyed(
     assert "`my-lake`.default.kit_view is a view" in found.skipped
 
 
-def test_a_location_in_a_comment_is_not_the_table_s(session: SparkSession, tmp_path: Path) -> None:
-    handmade.write_log(tmp_path, [handmade.metadata(), handmade.add("a")])
-    comment = f"x\\nLocation: {tmp_path}"
-    session.sql(f"CREATE TABLE default.kit_noted (id LONG) USING delta COMMENT '{comment}'")
-    found = survey("spark_catalog.default", session).to_arrow().to_pylist()
-    session.sql("DROP TABLE default.kit_noted")
-    assert [row["num_files"] for row in found if row["table"] == "spark_catalog.default.kit_noted"] == [0]
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["arrow", "optimize", "rewrite"])
 def test_a_table_of_another_catalog_is_compacted(session: SparkSession, named: Path, strategy: str) -> None:

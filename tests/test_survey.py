@@ -77,20 +77,6 @@ def plan_by_log(table: Path, max_file_size: str | None = None) -> CompactionPlan
     return CompactionPlan.of(Planner(opened.files()), limits, handle=opened.handle)
 
 
-@pytest.mark.parametrize("max_file_size", [None, "12 KB"])
-def test_the_plan_is_that_of_the_table(shaped: Path, max_file_size: str | None) -> None:
-    before = folders.listing(shaped)
-    (row,) = survey(shaped, max_file_size=max_file_size).to_arrow().to_pylist()
-    plan, files = plan_by_log(shaped, max_file_size), open_table(shaped).files()
-    assert row["files_removed"] == plan.num_files_removed > 0
-    assert (row["files_added"], row["bytes_rewritten"]) == (plan.num_files_added, plan.bytes_removed)
-    assert (row["gain"], row["gain_per_byte"]) == (plan.gain, plan.gain / plan.bytes_removed)
-    for name in ("num_small_files", "skew", "log_bytes", "tombstoned_bytes", "num_commits"):
-        assert row[name] == getattr(files.stats(), name)
-    assert (row["overlap_column"], row["overlap"]) == ("id", files.overlap("id").mean)
-    assert folders.listing(shaped) == before
-
-
 def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake: Path) -> None:
     found = survey(lake)
     rows = {row["table"].removeprefix(f"{lake}/"): row for row in found.to_arrow().to_pylist()}
@@ -200,7 +186,9 @@ def schema(spark: SparkSession, shaped: Path, tmp_path_factory: pytest.TempPathF
     folder = tmp_path_factory.mktemp("schema")
     gone = folders.copy(shaped, folder / "gone")
     spark.sql(f"CREATE SCHEMA kit_survey LOCATION '{folder}/warehouse'")
-    spark.sql(f"CREATE TABLE kit_survey.shaped USING delta LOCATION '{shaped}'")
+    spark.sql(
+        f"CREATE TABLE kit_survey.shaped USING delta LOCATION '{shaped}' COMMENT 'at\nLocation: {gone}'"
+    )
     spark.sql(f"CREATE TABLE kit_survey.gone USING delta LOCATION '{gone}'")
     spark.sql("CREATE TABLE kit_survey.plain (provider LONG) USING parquet COMMENT 'is no\nProvider: delta'")
     spark.sql("CREATE VIEW kit_survey.seen AS SELECT * FROM kit_survey.shaped")
@@ -235,19 +223,30 @@ def test_a_schema_and_its_tables_are_surveyed_by_name(shaped: Path, schema: str)
     refused(partial(survey, f"{schema}.plain"), errors.NotADeltaTableError, "not a Delta table")
 
 
-def test_paths_are_surveyed_without_a_job_and_as_the_session_is_set(
-    spark: SparkSession, shaped: Path, confs: SetConf, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("max_file_size", [None, "14 KB"])
+def test_a_path_is_surveyed_without_a_job_and_as_the_session_plans_it(
+    spark: SparkSession,
+    shaped: Path,
+    confs: SetConf,
+    monkeypatch: pytest.MonkeyPatch,
+    max_file_size: str | None,
 ) -> None:
     monkeypatch.chdir(shaped.parent)
     assert find_tables("table") == ["table"]
     for bound in ("min", "max"):
         confs(f"spark.databricks.delta.optimize.{bound}FileSize", "12000")
-    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup()
-    (row,) = survey(shaped).to_arrow().to_pylist()
+    before, jobs = folders.listing(shaped), spark.sparkContext.statusTracker().getJobIdsForGroup()
+    (row,) = survey("table", max_file_size=max_file_size).to_arrow().to_pylist()
     assert spark.sparkContext.statusTracker().getJobIdsForGroup() == jobs
-    plan = plan_by_log(shaped)
+    assert folders.listing(shaped) == before
+    plan, files = plan_by_log(shaped, max_file_size), open_table(shaped).files()
     assert plan.num_bins > 3
-    assert (row["files_added"], row["gain"]) == (plan.num_files_added, plan.gain)
+    assert row["files_removed"] == plan.num_files_removed > 0
+    assert (row["files_added"], row["bytes_rewritten"]) == (plan.num_files_added, plan.bytes_removed)
+    assert (row["gain"], row["gain_per_byte"]) == (plan.gain, plan.gain / plan.bytes_removed)
+    for name in ("num_small_files", "skew", "log_bytes", "tombstoned_bytes", "num_commits"):
+        assert row[name] == getattr(files.stats(), name)
+    assert (row["overlap_column"], row["overlap"]) == ("id", files.overlap("id").mean)
 
 
 def test_the_last_optimize_is_that_of_the_history(tmp_path: Path) -> None:
