@@ -34,21 +34,17 @@ def lose_a_row(table: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "told"),
-    [
-        (lose_a_row, "50 rows lost, 0 rows more"),
-        (lambda table: min(table.rglob("*.parquet")).unlink(), "files are gone"),
-        (lambda table: (table.parent / "other").touch(), "touched outside of the table"),
-        (lambda table: (table / "_delta_log" / "note.txt").touch(), "strange files in the log"),
-        (
-            lambda table: handmade.write_commit(table, 5, [{"commitInfo": {"operation": "WRITE"}}]),
-            "not written by Delta",
-        ),
-    ],
-    ids=["row", "file", "outside", "log", "commit"],
+    ("told", "act"),
+    {
+        "50 rows lost, 0 rows more": lose_a_row,
+        "files are gone": lambda table: min(table.rglob("*.parquet")).unlink(),
+        "touched outside of the table": lambda table: (table.parent / "other").touch(),
+        "strange files in the log": lambda table: (table / "_delta_log" / "note.txt").touch(),
+        "not written by Delta": lambda table: handmade.write_commit(table, 5, [{"commitInfo": {}}]),
+    }.items(),
 )
 def test_what_is_wrong_is_found(
-    spark: SparkSession, changed: Path, act: Callable[[Path], object], told: str
+    spark: SparkSession, changed: Path, told: str, act: Callable[[Path], object]
 ) -> None:
     rows = rows_of(spark, changed) if act is lose_a_row else None
     before = Before.of(changed, rows)
