@@ -15,13 +15,12 @@ from compaction_kit.execute.jobs import session_confs
 from compaction_kit.reads import measure_reads
 from compaction_kit.sql import full_name, identifier, name_parts, uri
 from tests import folders
+from tests.chance import nightly
 from tests.conftest import SetConf
 
-# Spark would leave out the end of the first; Delta would take a version from the end of the second.
-NAMES = ["t${x}", "t`'\" %20%41é*?[a]{b,c}\\#+@v0"]
-# Both at once, and at night each alone, so that neither hides the other.
-BOTH = NAMES[1].replace("t", "t${x}", 1)
-EACH = [BOTH, *(pytest.param(name, marks=pytest.mark.nightly) for name in NAMES)]
+# Spark would leave out the variable; Delta would take a version from the end.
+NAME = "t${x}`'\" %20%41é*?[a]{b,c}\\#+@v0"
+TAKEN_FOR = NAME.replace("${x}", "").removesuffix("@v0")
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +35,6 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return table
 
 
-def taken_for(name: str) -> str:
-    """The neighbour that a name would be taken for."""
-    return name.replace("${x}", "").removesuffix("@v0")
-
-
 @pytest.fixture
 def elsewhere(spark: SparkSession) -> Iterator[None]:
     """The session's default file system is one that isn't there."""
@@ -51,27 +45,17 @@ def elsewhere(spark: SparkSession) -> Iterator[None]:
     conf.set("fs.defaultFS", before)
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("strategy", ["optimize", *nightly("rewrite", "arrow")])
 def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
-    spark: SparkSession,
-    original: Path,
-    tmp_path: Path,
-    confs: SetConf,
-    elsewhere: None,
-    by_night: bool,
-    name: str,
+    spark: SparkSession, original: Path, tmp_path: Path, confs: SetConf, elsewhere: None, strategy: str
 ) -> None:
     """A local table it is too, whatever the default file system."""
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    before = {}
-    for strategy in ("rewrite", "arrow", "optimize") if by_night else ("optimize",):
-        place = tmp_path / strategy
-        path, neighbour = (folders.copy(original, place / one) for one in (name, taken_for(name)))
-        before[neighbour] = folders.listing(neighbour)
-        result = open_table(path, spark).plan_compaction().run(strategy=strategy)
-        assert (result.verified, result.versions) == (True, (2,))
-    table = open_table(path, spark)
-    if by_night:
+    path, neighbour = (folders.copy(original, tmp_path / name) for name in (NAME, TAKEN_FOR))
+    before, table = folders.listing(neighbour), open_table(path, spark)
+    result = table.plan_compaction().run(strategy=strategy)
+    assert (result.verified, result.versions) == (True, (2,))
+    if strategy == "arrow":
         assert table.plan_restore(1).run().version == 3
         sorts = table.plan_compaction(zorder_by="a${x}")
         assert sorts.run(strategy="optimize", verify=False).versions == (4,)
@@ -79,8 +63,8 @@ def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     vacuum = table.plan_vacuum("0 hours")
     assert vacuum.run().num_files == vacuum.num_files > 0
     assert len(folders.data_files(path)) == table.files().num_files
-    assert {neighbour: folders.listing(neighbour) for neighbour in before} == before
-    assert {one.name for place in tmp_path.iterdir() for one in place.iterdir()} == {name, taken_for(name)}
+    assert folders.listing(neighbour) == before
+    assert {one.name for one in tmp_path.iterdir()} == {NAME, TAKEN_FOR}
 
 
 def test_a_users_own_variables_are_replaced_as_spark_does(
