@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import ipywidgets as w
 
-from compaction_kit.widgets.job import Job
+from compaction_kit.widgets.job import Job, Lookup
 from compaction_kit.widgets.page import Page
 from compaction_kit.widgets.parts import within
 from compaction_kit.widgets.workbench import Workbench
@@ -26,15 +26,21 @@ def settle(page: P) -> P:
 
 
 @contextmanager
-def held(job: Job) -> Iterator[None]:
-    """Keep a job at work as long as the block takes."""
+def held(job: Job, *question: object, reports: bool = False, found: object = None) -> Iterator[None]:
+    """Keep a job at work, or a lookup at a question, as long as the block takes."""
     begun, go = threading.Event(), threading.Event()
 
-    def work(_: Job) -> None:
+    def work(running: Job) -> object:
         begun.set()
         go.wait(SECONDS)
+        if reports:
+            running.report(0.5, "working")
+        return found
 
-    assert job.start(work)
+    if isinstance(job, Lookup) and question:
+        job.ask(work, *question)
+    else:
+        job.start(work)
     assert begun.wait(SECONDS)
     yield
     go.set()

@@ -18,21 +18,6 @@ from tests.processes import run_python
 from tests.widgets.pages import SECONDS, held
 
 
-class Gate:
-    """Work that waits in its midst until it is let through."""
-
-    def __init__(self, found: str = "found", reports: bool = False):
-        self.found, self.reports = found, reports
-        self.begun, self.open = threading.Event(), threading.Event()
-
-    def __call__(self, job: Job) -> str:
-        self.begun.set()
-        self.open.wait(SECONDS)
-        if self.reports:
-            job.report(0.5, "working")
-        return self.found
-
-
 def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
     job, seen, go = Job(), [], threading.Event()
     job.observe(lambda change: seen.append(change.new), "progress")
@@ -63,15 +48,12 @@ def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
 
 
 def test_a_cancelled_job_stops_at_its_next_report_and_has_nothing_next() -> None:
-    job, work, done = Job(), Gate(reports=True), list[str]()
+    job, done = Job(), list[str]()
     bar = JobBar(job, "bar")
-    job.start(work)
-    assert work.begun.wait(SECONDS)
-    job.start_next(lambda running: done.append("next"))
-    assert not bar.cancel_button.disabled
-    bar.cancel_button.click()
-    work.open.set()
-    job.wait(SECONDS)
+    with held(job, reports=True):
+        job.start_next(lambda running: done.append("next"))
+        assert not bar.cancel_button.disabled
+        bar.cancel_button.click()
     assert (job.status, job.result, done, bar.cancel_button.disabled) == ("cancelled", None, [], True)
     assert "nothing was changed" in bar.error.value
 
@@ -146,47 +128,34 @@ def test_a_view_may_ask_again_as_soon_as_an_answer_is_forgotten() -> None:
 
 
 def test_a_late_answer_is_not_taken_for_the_same_question_about_something_else() -> None:
-    lookup, late, answers = Lookup(), Gate("of the table before"), list[object]()
+    lookup, answers = Lookup(), list[object]()
     lookup.observe(lambda change: answers.append(change.new.value), "answer")
-    lookup.ask(late, 0, 1)
-    assert late.begun.wait(SECONDS)
-    lookup.forget()
-    lookup.ask(lambda job: "of this table", 0, 1)
-    late.open.set()
-    lookup.wait(SECONDS)
+    with held(lookup, 0, 1, found="of the table before"):
+        lookup.forget()
+        lookup.ask(lambda job: "of this table", 0, 1)
     assert answers == [None, "of this table"]
 
 
-def test_what_is_found_after_a_cancel_is_no_answer() -> None:
-    lookup, work = Lookup(), Gate()
+def test_a_lookup_is_cancelled_at_once_and_what_is_found_later_is_no_answer() -> None:
+    lookup = Lookup()
     bar = JobBar(lookup, "bar")
     assert bar.cancel_button.tooltip == "Stop; nothing is changed"
-    lookup.ask(work, object())
-    assert work.begun.wait(SECONDS)
-    bar.cancel_button.click()
-    # Not only when the call that is under way returns.
-    assert (lookup.status, bar.cancel_button.disabled) == ("cancelled", True)
-    work.open.set()
-    lookup.wait(SECONDS)
+    with held(lookup, "one", found="late"):
+        bar.cancel_button.click()
+        assert (lookup.status, bar.cancel_button.disabled) == ("cancelled", True)
     assert (lookup.status, lookup.value) == ("cancelled", None)
-
-
-def test_another_question_after_a_cancel_waits_its_turn_and_is_seen_to() -> None:
-    lookup = Lookup()
-    with held(lookup):
+    # Another question waits its turn.
+    with held(lookup, "two"):
         lookup.cancel()
-        lookup.ask(lambda job: "found", object())
+        lookup.ask(lambda job: "found", "three")
         assert (lookup.status, lookup.value) == ("running", None)
     assert (lookup.status, lookup.value) == ("done", "found")
-
-
-def test_a_question_whose_turn_was_cancelled_can_be_asked_again() -> None:
-    lookup, one = Lookup(), object()
-    with held(lookup):
-        lookup.ask(lambda job: "first", one)
+    # One whose turn was cancelled can be asked again.
+    with held(lookup, "four"):
+        lookup.ask(lambda job: "first", "five")
         lookup.cancel()
-    assert lookup.value is None
-    lookup.ask(lambda job: "second", one)
+    assert lookup.value == "found"
+    lookup.ask(lambda job: "second", "five")
     lookup.wait(SECONDS)
     assert lookup.value == "second"
 
