@@ -80,6 +80,24 @@ def words(widget: w.Widget) -> str:
     return f"{widget.value}{inner}" if isinstance(widget, w.HTML) else inner
 
 
+def said(page: w.Widget, css_class: str, part: str = "") -> str:
+    """All that is shown in the widget of a class."""
+    return words(at(page, css_class, part))
+
+
+def choose(bench: Workbench, **inputs: Any) -> None:
+    """Set inputs of the state, and wait for what follows."""
+    for name, value in inputs.items():
+        setattr(bench.state, name, value)
+    settle(bench)
+
+
+def enter(page: Page, css_class: str, value: Any) -> None:
+    """Set the value of a field or a dropdown, and wait for what follows."""
+    at(page, css_class).value = value
+    settle(page)
+
+
 def click(page: Page, css_class: str, part: str = "") -> None:
     """Click a button, and wait for what it does."""
     at(page, css_class, part).click()

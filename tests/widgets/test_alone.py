@@ -14,7 +14,7 @@ from compaction_kit.errors import TableNotFoundError
 from compaction_kit.widgets.page import PartPage, still_of
 from tests.displayed import outputs_of
 from tests.handmade import add, commit_path, metadata, write_log, write_sink_log
-from tests.widgets.pages import at, click, folds, settle, words
+from tests.widgets.pages import at, folds, settle, words
 
 WITHOUT_FIGURE = [widgets.verdict, widgets.run, widgets.query]
 OF_TABLES = [widgets.files, widgets.plan, widgets.history, widgets.vacuum, *WITHOUT_FIGURE]
@@ -36,7 +36,7 @@ def test_a_part_takes_a_table_or_its_name_and_says_what_is_wrong(
     assert "No table" not in words(pages[0])
     assert ("<svg" in words(pages[0])) is (part not in WITHOUT_FIGURE)
     still = outputs_of(pages[0])[1]["text/html"]
-    assert f"version {opened.version} · 10 files" in still
+    assert re.search(rf"version {opened.version} · 10 files · [\d.]+ KiB · 2 partitions", still)
     assert still.count("<svg") == words(pages[0]).count("<svg")
     with pytest.raises(TableNotFoundError):
         part(tmp_path / "nowhere")
@@ -75,30 +75,6 @@ def test_bounds_of_any_file_are_found(tmp_path: Path) -> None:
         page = settle(ck.widgets.files(write_log(tmp_path / name, [metadata(), *adds])))
         folds(page.part).selected_index = 1
         assert at(page, "ck-overlap-column").options == ("id",), name
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_run_alone_compacts_and_says_what_it_takes_before_it_and_beside_what_it_took_after_it(
-    tmp_path: Path,
-) -> None:
-    shaped_table(tmp_path / "mine", partitions=2, files=4, rows=20)
-    page = settle(ck.widgets.run(tmp_path / "mine"))
-    said = re.compile("A run takes about .* s, and .* s for its proof; about .* of memory")
-    in_run = {}
-    for page.state.strategy in ("optimize", "auto"):
-        found = said.search(at(page, "ck-run-plan").value)
-        assert found
-        in_run[page.state.strategy] = found[0]
-    # OPTIMIZE takes longer on many small files.
-    assert in_run["auto"] != in_run["optimize"]
-    assert in_run["auto"] in words(settle(ck.widgets.plan(tmp_path / "mine")))
-    click(page, "ck-run")
-    assert page.state.result is not None
-    assert page.state.result.verified is True
-    assert ck.open_table(tmp_path / "mine").files().num_files == 2
-    assert re.search(r"seconds +[\d.]+ \([\d.]+ to [\d.]+ s were predicted\)", at(page, "ck-outcome").value)
-    # Nothing is left to do.
-    assert not said.search(words(page))
 
 
 def test_a_click_in_a_survey_alone_shows_the_files(table: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
 from tests.handmade import write_sink_log
 from tests.test_html import Reader, make_table
-from tests.widgets.pages import at, click, settle, show
+from tests.widgets.pages import at, click, enter, settle, show
 
 # Each begins with a word of its own, which no sentence has.
 NAMES = {
@@ -74,11 +74,9 @@ def test_hostile_names_are_words_and_no_part_speaks_of_another_table(
         assert page.count("<h2>") >= 7
         report.unlink()
     for field in ("ck-where", "ck-budget"):
-        at(bench, field).value = name
-        settle(bench)
+        enter(bench, field, name)
         read(bench)
-        at(bench, field).value = ""
-    settle(bench)
+        enter(bench, field, "")
     show(bench, "Run")
     click(bench, "ck-run")
     assert at(bench, "ck-progress").error.layout.display == ""

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,20 @@ from tests.ageing import age_file
 from tests.displayed import outputs_of
 from tests.execute.meanwhile import clustered_table
 from tests.handmade import add, metadata, write_commit, write_log, write_sink_log
-from tests.widgets.pages import SECONDS, at, click, folds, held, is_shown, settle, show, words
+from tests.widgets.pages import (
+    SECONDS,
+    at,
+    choose,
+    click,
+    enter,
+    folds,
+    held,
+    is_shown,
+    said,
+    settle,
+    show,
+    words,
+)
 
 
 @pytest.fixture(scope="module")
@@ -90,99 +104,92 @@ def plan_of(bench: Workbench) -> Any:
 
 
 def open_table(bench: Workbench, path: Path) -> None:
-    bench.state.name = str(path)
-    settle(bench)
+    choose(bench, name=str(path))
 
 
 def num_files(table: Path) -> int:
     return ck.open_table(table).files().num_files
 
 
+def delete(table: Path, predicate: str) -> int:
+    """Another writer's commit; returns its version."""
+    other = deltalake.DeltaTable(table)
+    other.delete(predicate)
+    return int(other.version())
+
+
 def test_what_is_on_screen_is_drawn_and_left_in_a_notebook_without_a_kernel(bench: Workbench) -> None:
-    figure = at(bench, "ck-plan-figure")
-    assert figure.value == ""
+    assert at(bench, "ck-plan-figure").value == ""
     show(bench, "Plan")
-    assert 'aria-label="10 → 2 files, ' in figure.value
     alive, still = outputs_of(bench)
     assert "application/vnd.jupyter.widget-view+json" in alive
-    assert "where 2 would do" in still["text/html"]
-    assert "10 → 2 files" in still["text/html"]
+    for shown in ("where 2 would do", 'aria-label="10 → 2 files, '):
+        assert shown in still["text/html"]
     show(bench, "Files")
     assert "10 → 2 files" not in outputs_of(bench)[1]["text/html"]
 
 
 def test_sliders_fields_and_plan_go_together(bench: Workbench, folder: Path) -> None:
     show(bench, "Plan")
-    smaller, target, figure = at(bench, "ck-min"), at(bench, "ck-max"), at(bench, "ck-plan-figure")
-    assert "the plan before" not in figure.value
-    plans: dict[str, list[int]] = {"min_file_size": [], "max_file_size": []}
-    for (name, made), slider in zip(plans.items(), (smaller, target), strict=True):
+    smaller, target, removed = at(bench, "ck-min"), at(bench, "ck-max"), list[int]()
+    for slider in (smaller, target):
         for stop in slider.slider.stops:
             slider.slider.set_state({"value": stop})
-            thresholds = plan_of(bench).thresholds
-            assert slider.size_bytes == getattr(bench.state, name) == 2**stop
-            assert smaller.size_bytes == thresholds.min_file_size
-            assert target.size_bytes == thresholds.target_file_size
-            made.append(plan_of(bench).num_files_removed)
+            limits = plan_of(bench).thresholds
+            assert slider.size_bytes == 2**stop
+            assert (smaller.size_bytes, target.size_bytes) == (limits.min_file_size, limits.target_file_size)
+            removed.append(plan_of(bench).num_files_removed)
     # Every stop of the minimum makes another plan.
-    assert plans["min_file_size"] == sorted(set(plans["min_file_size"]))
-    assert (plans["min_file_size"][0], plans["min_file_size"][-1]) == (0, 10)
-    assert "the plan before" in figure.value
+    by_minimum = removed[: len(smaller.slider.stops)]
+    assert by_minimum == sorted({0, 10, *by_minimum})
+    assert "the plan before" in said(bench, "ck-plan-figure")
     open_table(bench, folder / "nested" / "b")
-    assert "the plan before" not in figure.value
-    assert (smaller.field.value, target.field.value) == ("1 GiB", "1 GiB")
-    # New files have the size of the target then, and the next plan leaves those alone that have half of it.
-    for size, half in (("1 MiB", "512 KiB"), ("1 GiB", "1 GiB")):
-        target.field.value = size
-        assert smaller.field.value == half
-    # A minimum above the target is OPTIMIZE's.
-    target.field.value, smaller.field.value = "2 MiB", "4 MiB"
-    limits = plan_of(bench).thresholds
-    assert (limits.min_file_size, limits.max_file_size) == (4 * MIB, 2 * MIB)
-
-
-def test_a_condition_that_waits_for_spark_says_so(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    show(bench, "Plan")
-    waiting = at(bench, "ck-waiting")
-    assert not is_shown(waiting)
-    with monkeypatch.context() as patched, held(bench.state.loading):
-        # As long as no session runs.
-        patched.setattr(Handle, "session", None)
-        at(bench, "ck-where").value = "part = 'p0000'"
-        assert "it is starting" in waiting.value
-        assert 'role="status"' in waiting.value
-    settle(bench)
-    assert not is_shown(waiting)
+    assert "the plan before" not in said(bench, "ck-plan-figure")
 
 
 def test_the_target_is_the_size_of_new_files_or_of_a_bin(bench: Workbench) -> None:
     show(bench, "Plan")
-    at(bench, "ck-max").field.value = "8 KiB"
+    smaller, target = at(bench, "ck-min").field, at(bench, "ck-max").field
+    # The next plan leaves those files alone that have half of the target.
+    for target.value, half in (("1 MiB", "512 KiB"), ("1 GiB", "1 GiB"), ("8 KiB", "4 KiB")):
+        assert smaller.value == half
     limits = plan_of(bench).thresholds
     assert limits.output_file_size == 8 * KIB < limits.max_file_size
-    assert "bins of at most 10.8 KiB (files of about 8 KiB)" in words(bench.parts[2])
     assert "plan_compaction(output_file_size='8 KiB')" in plan_code(bench.state)
     at(bench, "ck-by-output").value = False
+    assert smaller.value == "8 KiB"
+    # A minimum above the target is OPTIMIZE's.
+    smaller.value = "4 MiB"
     limits = plan_of(bench).thresholds
-    assert (limits.min_file_size, limits.max_file_size, limits.output_file_size) == (8 * KIB, 8 * KIB, None)
+    assert (limits.min_file_size, limits.max_file_size) == (4 * MIB, 8 * KIB)
+    assert limits.output_file_size is None
     assert "max_file_size='8 KiB'" in plan_code(bench.state)
 
 
+def test_a_condition_that_waits_for_spark_says_so(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    show(bench, "Plan")
+    with monkeypatch.context() as patched, held(bench.state.loading):
+        # As long as no session runs.
+        patched.setattr(Handle, "session", None)
+        at(bench, "ck-where").value = "part = 'p0000'"
+        assert '<div role="status">Spark checks the condition, and it is' in said(bench, "ck-waiting")
+    settle(bench)
+    assert said(bench, "ck-waiting") == ""
+
+
 def test_a_folder_without_a_table_offers_to_make_one(bench: Workbench, folder: Path, tmp_path: Path) -> None:
-    for root, said in ((folder / "typo", "typo yet: check the spelling"), (tmp_path, "no Delta table under")):
+    for root, why in ((folder / "typo", "typo yet: check the spelling"), (tmp_path, "no Delta table under")):
         at(bench, "ck-root").value = str(root)
-        assert said in at(bench, "ck-empty").value
-        assert is_shown(at(bench, "ck-make"))
-        assert not is_shown(at(bench, "ck-verdict"))
+        assert why in said(bench, "ck-empty")
+        assert [is_shown(at(bench, name)) for name in ("ck-make", "ck-verdict")] == [True, False]
         no_plan = "No plan yet: open a table."
         for part, sentence in (("Files", "No table is open."), ("Plan", no_plan), ("Run", no_plan)):
             show(bench, part)
             assert sentence in words(bench.stack.children[bench.rail.index])
-        assert at(bench, "ck-run").disabled
     shaped_table(tmp_path / "mine", partitions=0, files=2, rows=10)
     click(bench, "ck-refresh")
     assert plan_of(bench).num_files_removed == 2
-    assert not is_shown(at(bench, "ck-empty"))
+    assert said(bench, "ck-empty") == ""
 
 
 @pytest.mark.usefixtures("spark")
@@ -197,13 +204,12 @@ def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(
     assert capsys.readouterr().out == f"{bench.state.verdict}\n"
     show(bench, "Plan")
     bench.state.min_file_size = 1
-    assert "0 under 1 B" in at(bench, "ck-plan").value
+    assert "0 under 1 B" in said(bench, "ck-plan")
     bench.state.budget = "soon"
     for where in ("part = 'p0000'", "value = 1"):
-        bench.state.where = where
-        settle(bench)
+        choose(bench, where=where)
         assert verdict.value == before
-    assert "value, which is not a partition column" in at(bench, "ck-where-error").value
+    assert "value, which is not a partition column" in said(bench, "ck-where-error")
     seen: list[str] = []
     verdict.observe(lambda change: seen.append(change.new), "value")
     open_table(bench, folder / "nested" / "b")
@@ -212,44 +218,39 @@ def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(
 
 
 @pytest.mark.parametrize(
-    ("field", "typed", "said"),
+    ("field", "typed", "why"),
     [
         ("ck-min", "12x MiB", "Minimum file size: .*is not a size"),
         ("ck-budget", "0", "Budget: .*is out of range"),
     ],
 )
 def test_what_is_no_size_gets_a_sentence_and_leaves_no_plan_to_run(
-    bench: Workbench, folder: Path, field: str, typed: str, said: str
+    bench: Workbench, folder: Path, field: str, typed: str, why: str
 ) -> None:
     show(bench, "Plan")
     box, before = at(bench, field), plan_of(bench)
     box = getattr(box, "field", box)
     former, box.value = box.value, typed
-    assert re.search(said, words(bench.parts[2]))
+    assert re.search(why, words(bench.parts[2]))
     assert words(bench.parts[2]).count("alert") == 1
-    assert bench.state.plan is None
-    assert not bench.state.run()
     assert (at(bench, "ck-to-run").disabled, is_shown(at(bench, "ck-plan-figure"))) == (True, False)
-    assert "10 files where 2 would do" in at(bench, "ck-verdict").value
     show(bench, "Run")
     assert at(bench, "ck-run").disabled
-    assert re.search("can&#x27;t be read|Budget", at(bench, "ck-run-plan").value)
+    assert re.search("can&#x27;t be read|Budget", said(bench, "ck-run-plan"))
     box.value = former
     assert plan_of(bench).thresholds == before.thresholds
     assert not at(bench, "ck-run").disabled
     box.value = typed
     open_table(bench, folder / "nested" / "b")
     assert box.value == former
-    assert plan_of(bench).num_bins == 1
 
 
 def test_an_empty_plan_says_where_its_bins_would_be_that_there_are_none(bench: Workbench) -> None:
     show(bench, "Plan")
-    folds(bench, "Plan").selected_index, said = 0, at(bench, "ck-no-bins")
+    folds(bench, "Plan").selected_index = 0
     for budget, sentence in (("", ""), ("1 KiB", "No bin: no file is rewritten.")):
-        bench.state.budget = budget
-        settle(bench)
-        assert said.value == sentence
+        choose(bench, budget=budget)
+        assert said(bench, "ck-no-bins") == sentence
     assert not is_shown(at(bench, "ck-bins-figure"))
 
 
@@ -258,9 +259,7 @@ def test_the_lines_of_python_make_the_same_plan_and_run_it(own_bench: Workbench,
     assert "plan = table.plan_compaction()\n" in plan.as_code()
     bench.state.min_file_size = 100_000
     assert "plan_compaction(min_file_size=100000, max_file_size='1 GiB')" in plan.as_code()
-    bench.state.max_file_size, bench.state.order = 8 * KIB, "ingest"
-    settle(bench)
-    bench.state.budget = "20 KiB"
+    choose(bench, max_file_size=8 * KIB, order="ingest", budget="20 KiB")
     bench.as_python.selected_index = 0
     show(bench, "Run")
     at(bench, "ck-strategy").value = "arrow"
@@ -289,73 +288,82 @@ def test_the_table_that_is_open_is_shown_whoever_asks_for_it_to_be_read_again(
     assert (state.max_file_size, state.where) == (GIB, "")
 
 
-@pytest.mark.works("local disk", "workbench")
-def test_a_run_waits_for_its_plan_is_proved_and_its_undo_is_refused_if_others_commit_meanwhile(
+def test_one_step_is_next_and_what_was_typed_is_planned_before_anything_is_run(
     own_bench: Workbench, own: Path
 ) -> None:
-    bench, other, seen = own_bench, deltalake.DeltaTable(str(own / "a")), list[str]()
-    verdict, run, where = at(bench, "ck-verdict"), at(bench, "ck-run"), at(bench, "ck-where")
-    # A step leads nowhere on its own part.
-    step = at(bench, "ck-next-plan")
-    # And it is filled where no other button is.
+    bench, run, step = own_bench, at(own_bench, "ck-run"), at(own_bench, "ck-next-plan")
+    # A step leads nowhere on its own part, and it is filled where no other button is.
     for part, is_disabled, style in (("Plan", True, ""), ("History", False, "primary"), ("Run", False, "")):
         show(bench, part)
         assert next_steps(bench) == ["Plan it →"]
         assert (step.disabled, step.button_style) == (is_disabled, style)
-    # What was typed is planned before anything is run.
-    where.value = "part = 'p0000'"
+    at(bench, "ck-where").value = "part = 'p0000'"
     assert run.disabled
     run.click()
     settle(bench)
     assert (num_files(own / "a"), plan_of(bench).num_files_removed, run.disabled) == (10, 5, False)
-    where.value = ""
-    settle(bench)
+
+
+@pytest.mark.works("local disk", "workbench")
+def test_a_run_is_proved_its_query_can_be_timed_and_its_undo_is_refused_if_others_commit_meanwhile(
+    own_bench: Workbench, own: Path
+) -> None:
+    bench, table, seen, costs = own_bench, own / "a", list[str](), list[str]()
+    cost = re.compile("A run takes about .* s, and .* s for its proof; about .* of memory")
+    show(bench, "Plan")
+    show(bench, "Run")
+    for bench.state.strategy in ("optimize", "auto"):
+        costs += cost.findall(said(bench, "ck-run-plan"))
+    # OPTIMIZE takes longer on many small files.
+    assert costs[0] != costs[1]
+    assert costs[1] in said(bench, "ck-plan")
     at(at(bench, "ck-progress"), "ck-status").observe(lambda change: seen.append(change.new), "value")
     click(bench, "ck-run")
     steps = ("Preparing", "Rewriting", "Comparing the content", "Committing")
     assert list(dict.fromkeys(step for text in seen for step in steps if step in text)) == list(steps)
-    assert bench.state.result is not None
-    assert bench.state.result.verified is True
-    assert "500 rows compared by DuckDB. Nothing to do, because each of the 2 files" in verdict.value
+    verdict = "500 rows compared by DuckDB. Nothing to do, because each of the 2 files"
+    assert verdict in said(bench, "ck-verdict")
+    assert not cost.search(said(bench, "ck-run-plan"))
+    took = re.compile(r"seconds +[\d.]+ \([\d.]+ to [\d.]+ s were predicted\)")
+    assert took.search(said(bench, "ck-outcome", "Run"))
     assert next_steps(bench) == ["My query", "Undo …", "Report", "Plan another"]
+
     show(bench, "My query")
     at(bench, "ck-query").value = "no_such_column < 3"
     click(bench, "ck-measure")
-    assert "no_such_column" in words(at(bench, "ck-measuring"))
+    assert "no_such_column" in said(bench, "ck-measuring")
     at(bench, "ck-query").value, measuring = "id < 3", bench.state.measuring
     measuring.observe(lambda change: measuring.cancel() if "Running" in change.new else None, "message")
     click(bench, "ck-measure")
-    assert "the query was not measured" in words(at(bench, "ck-measuring"))
+    assert "the query was not measured" in said(bench, "ck-measuring")
+
     click(bench, "ck-next-undo")
     assert bench.rail.value == "Run"
-    assert "remove 2 files" in at(bench, "ck-restore-plan", "Run").value
+    assert "remove 2 files" in said(bench, "ck-restore-plan", "Run")
     assert "restore = table.plan_restore(10)" in bench.parts[4].as_code()
     click(bench, "ck-keep-table", "Run")
     show(bench, "My query")
-    other.update_incremental()
-    other.delete("part = 'p0000'")
+    deleted = delete(table, "part = 'p0000'")
     # Going to Run, the page sees that commit, and plans the restore again.
     click(bench, "ck-next-undo")
-    deleted = ck.open_table(own / "a").version
     assert f"would undo what version {deleted} (DELETE) did: 250 rows more." in words(bench.parts[4])
-    assert "would undo" not in at(bench, "ck-restore-plan", "Run").value
-    other.delete("part = 'p0001'")
+    assert "would undo" not in said(bench, "ck-restore-plan", "Run")
+    delete(table, "part = 'p0001'")
     click(bench, "ck-restore", "Run")
-    said = words(at(bench, "ck-restoring", "Run"))
-    assert f"made at version {deleted}" in said
-    assert "Plan the restore again." in said
-    assert ck.open_table(own / "a").version == deleted + 1
+    refusal = said(bench, "ck-restoring", "Run")
+    assert f"made at version {deleted}" in refusal
+    assert "Plan the restore again." in refusal
+    assert ck.open_table(table).version == deleted + 1
     assert not is_shown(at(bench, "ck-restore-choice", "Run"))
     assert is_shown(at(bench, "ck-ask-restore", "Run"))
 
 
 def test_what_was_not_done_as_planned_is_no_good_news(bench: Workbench) -> None:
-    job = bench.state.restoring
+    job, outcome = bench.state.restoring, at(bench, "ck-restored", "Run")
     show(bench, "Run")
     for as_planned, kind, other in ((False, "warning", "good"), (True, "good", "warning")):
         job.result, job.status = RestoreResult(5, 3, 1, 1, 10, 10, as_planned, 1.0), "idle"
         job.status = "done"
-        outcome = at(bench, "ck-restored", "Run")
         assert ("NOT as planned" in outcome.value) is not as_planned
         assert f"ck-{kind}" in outcome._dom_classes
         assert f"ck-{other}" not in outcome._dom_classes
@@ -373,26 +381,24 @@ def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
     at(bench, "ck-run").click()
     open_table(bench, own / "a")
     assert [num_files(own / name) for name in ("a", "b")] == [10, 2]
-    assert f"about {own / 'b'}, which was open" in at(bench, "ck-other-table", "Run").value
+    assert f"about {own / 'b'}, which was open" in said(bench, "ck-other-table", "Run")
     assert bench.parts[4].section() is None
-    assert "became" not in at(bench, "ck-verdict").value
+    assert "became" not in said(bench, "ck-verdict")
     for part in bench.parts:
         show(bench, part.title)
         for folded in (one for one in within([part]) if isinstance(one, w.Accordion)):
-            for index in range(len(folded.children)):
+            for index in reversed(range(len(folded.children))):
                 folded.selected_index = index
                 drawn = "".join(str(one.value) for one in within([part]) if isinstance(one, w.HTML))
                 assert not _REPRS.search(drawn), (part.title, _REPRS.search(drawn))
-            folded.selected_index = 0
-    assert at(bench, "ck-partitions").value.count("<tr>") == 3
-    assert ">under 16 MiB</th>" in at(bench, "ck-partitions").value
-    assert "in 2 bins" in at(bench, "ck-bins-figure").value
+    assert said(bench, "ck-partitions").count("<tr>") == 3
+    assert ">under 16 MiB</th>" in said(bench, "ck-partitions")
+    assert "in 2 bins" in said(bench, "ck-bins-figure")
     for title in ("Files", "Plan"):
         folds(bench, title).selected_index = None
     show(bench, "Run")
     open_table(bench, own / "else" / "a")
-    assert not is_shown(at(bench, "ck-other-table", "Run"))
-    assert not is_shown(at(bench, "ck-outcome", "Run"))
+    assert not any(is_shown(at(bench, name, "Run")) for name in ("ck-other-table", "ck-outcome"))
     show(bench, "Plan")
     open_table(bench, folder / "nested" / "b")
     show(bench, "Files")
@@ -411,7 +417,6 @@ def test_nothing_is_deleted_but_what_the_name_was_typed_for(own_bench: Workbench
     bench, files = own_bench, [litter(own / "a"), litter(own / "else" / "a")]
     show(bench, "Vacuum")
     name, delete = at(bench, "ck-confirm"), at(bench, "ck-vacuum")
-    assert delete.disabled
     # Each key counts at once.
     assert name.continuous_update
     for typed in ("b", "", "a"):
@@ -426,51 +431,59 @@ def test_nothing_is_deleted_but_what_the_name_was_typed_for(own_bench: Workbench
         at(bench, "ck-retention").value = "30 days"
         delete.click()
         assert not bench.state.vacuum("a")
-        assert all(file.exists() for file in files)
     settle(bench)
-    assert "would delete nothing" in at(bench, "ck-vacuum-plan").value
+    assert "would delete nothing" in said(bench, "ck-vacuum-plan")
     assert not is_shown(at(bench, "ck-danger"))
-    at(bench, "ck-retention").value = "soon"
-    settle(bench)
-    assert "Retention: " in at(bench, "ck-vacuum-error").value
+    enter(bench, "ck-retention", "soon")
+    assert "Retention: " in said(bench, "ck-vacuum-error")
     assert all(file.exists() for file in files)
-    at(bench, "ck-retention").value = ""
-    settle(bench)
+    enter(bench, "ck-retention", "")
     name.value = "a"
     assert "deleted by then stay deleted" in at(bench, "ck-vacuuming").cancel_button.tooltip
     click(bench, "ck-vacuum")
-    assert "1 file" in at(bench, "ck-outcome", "Vacuum").value
+    assert "1 file" in said(bench, "ck-outcome", "Vacuum")
     assert [file.exists() for file in files] == [True, False]
-    assert "● vacuum done: deleted 1 file, 100 B" in words(at(bench, "ck-footer"))
+    assert "● vacuum done: deleted 1 file, 100 B" in said(bench, "ck-footer")
     # The next one takes the result of the last one off the screen.
     with held(bench.state.vacuuming):
         assert not is_shown(at(bench, "ck-outcome", "Vacuum"))
 
 
-def test_what_others_commit_is_seen(own: Path) -> None:
-    bench, other = made(own), deltalake.DeltaTable(str(own / "a"))
-    about, before = at(bench, "ck-about"), other.version()
+@pytest.mark.usefixtures("spark")
+def test_what_others_commit_is_seen_and_nothing_stays_on_screen_of_a_table_that_is_gone(own: Path) -> None:
+    bench = made(own)
+    state, about = bench.state, at(bench, "ck-about")
     show(bench, "Run")
-    bench.state.order = "ingest"
-    settle(bench)
-    opened = bench.state.opened
+    choose(bench, order="ingest")
+    opened = state.opened
     show(bench, "Plan")
-    assert bench.state.opened is opened
-    other.delete("part = 'p0000'")
+    assert state.opened is opened
+    deleted = delete(own / "a", "part = 'p0000'")
     show(bench, "Files")
-    assert (plan_of(bench).version, f"version {before + 1} · 5 files" in about.value) == (before + 1, True)
-    other.restore(before)
+    assert plan_of(bench).version == deleted
+    assert f"version {deleted} · 5 files" in about.value
+    deltalake.DeltaTable(own / "a").restore(deleted - 1)
     shaped_table(own / "0", partitions=0, files=2, rows=10)
     click(bench, "ck-refresh")
-    assert (plan_of(bench).version, f"version {before + 2} · 10 files" in about.value) == (before + 2, True)
+    assert plan_of(bench).version == deleted + 1
+    assert f"version {deleted + 1} · 10 files" in about.value
     assert str(own / "0") in at(bench, "ck-table").options
     assert (at(bench, "ck-table").value, at(bench, "ck-order").value) == (str(own / "a"), "ingest")
-    # A table that is gone when it is run, and is put back: nothing of it stays on screen meanwhile.
-    show(bench, "Run")
+
+    # It is gone when it is counted, read and run, and is put back.
+    show(bench, "History")
+    show(bench, "My query")
+    at(bench, "ck-query").value = "id < 3"
     (own / "a").rename(own / ".away")
+    click(bench, "ck-count")
+    at(bench, "ck-read-rows", "History").click()
+    state.sampling.wait(SECONDS)
+    for bar in ("ck-predicting", "ck-sampling"):
+        assert "put it back, or open another table" in said(bench, bar)
+    show(bench, "Run")
     click(bench, "ck-run")
-    said = at(bench, "ck-verdict").value
-    assert (said.count("does not exist"), "open another table" in said) == (1, True)
+    verdict = said(bench, "ck-verdict")
+    assert (verdict.count("does not exist"), "open another table" in verdict) == (1, True)
     assert at(bench, "ck-run").disabled
     assert not is_shown(about)
     for part in ("Files", "My query", "History", "Vacuum"):
@@ -478,82 +491,49 @@ def test_what_others_commit_is_seen(own: Path) -> None:
         assert "The table can&#x27;t be read." in words(bench.stack.children[bench.rail.index])
     (own / ".away").rename(own / "a")
     show(bench, "Plan")
-    assert "ck-error" not in at(bench, "ck-verdict").value
-    assert bench.state.can_run
+    assert "ck-error" not in said(bench, "ck-verdict")
+    assert state.can_run
 
 
-def test_a_refused_run_or_vacuum_says_that_the_plan_shown_is_new(own_bench: Workbench, own: Path) -> None:
-    bench, other = own_bench, deltalake.DeltaTable(str(own / "a"))
+def test_a_refusal_says_that_the_plan_shown_is_new_until_something_else_is_chosen(
+    own_bench: Workbench, own: Path
+) -> None:
+    bench, refusal = own_bench, "make a new plan; nothing was {}. This page shows one already."
+    acts = partial(choose, bench, order="ingest"), partial(click, bench, "ck-refresh")
     show(bench, "Run")
-    other.delete("part = 'p0000'")
-    click(bench, "ck-run")
-    said = "make a new plan; nothing was {}. This page shows one already."
-    for place in ("ck-progress", "ck-verdict"):
-        assert said.format("changed") in words(at(bench, place))
-    assert plan_of(bench).version == ck.open_table(own / "a").version
+    for number, act in enumerate(acts):
+        version = delete(own / "a", f"id = {number}")
+        click(bench, "ck-run")
+        assert plan_of(bench).version == version
+        for place in ("ck-progress", "ck-verdict"):
+            assert refusal.format("changed") in said(bench, place)
+        assert "run failed" in said(bench, "ck-footer")
+        act()
+        for place in ("ck-progress", "ck-verdict", "ck-footer"):
+            assert not re.search("run failed|make a new plan", said(bench, place))
     litter(own / "a")
     show(bench, "Vacuum")
     at(bench, "ck-confirm").value = "a"
-    other.restore(9)
+    version = delete(own / "a", "id = 2")
     click(bench, "ck-vacuum")
-    assert plan_of(bench).version == other.version()
-    assert said.format("deleted") in words(at(bench, "ck-vacuuming"))
-
-
-def test_why_a_run_was_refused_is_said_until_something_else_is_chosen(
-    own_bench: Workbench, own: Path
-) -> None:
-    bench, other = own_bench, deltalake.DeltaTable(str(own / "a"))
-
-    def choose() -> None:
-        bench.state.order = "ingest"
-        settle(bench)
-
-    show(bench, "Run")
-    for act in (choose, lambda: click(bench, "ck-refresh")):
-        other.update_incremental()
-        other.delete(f"id = {other.version()}")
-        click(bench, "ck-run")
-        places = at(bench, "ck-verdict"), at(bench, "ck-progress"), at(bench, "ck-footer")
-        assert all(re.search("run failed|make a new plan", words(place)) for place in places)
-        act()
-        assert not any(re.search("run failed|make a new plan", words(place)) for place in places)
-
-
-@pytest.mark.usefixtures("spark")
-def test_what_asks_spark_says_of_a_deleted_table_what_to_do(own_bench: Workbench, own: Path) -> None:
-    bench = own_bench
-    show(bench, "History")
-    show(bench, "My query")
-    at(bench, "ck-query").value = "id < 3"
-    (own / "a").rename(own / ".away")
-    click(bench, "ck-count")
-    at(bench, "ck-read-rows", "History").click()
-    bench.state.sampling.wait(SECONDS)
-    for bar in ("ck-predicting", "ck-sampling"):
-        assert "put it back, or open another table" in words(at(bench, bar))
+    assert plan_of(bench).version == version
+    assert refusal.format("deleted") in said(bench, "ck-vacuuming")
 
 
 def test_refresh_stays_on_a_table_that_can_t_be_read(own: Path) -> None:
     bench = made(own)
-    (own / "b").chmod(0)
-    with folders.no_permission(own):
-        open_table(bench, own / "b")
-        for _ in range(2):
-            assert f"{own / 'b' / '_delta_log'} can&#x27;t be reached" in at(bench, "ck-verdict").value
-            click(bench, "ck-refresh")
-            assert bench.state.name == str(own / "b")
-    (own / "b").chmod(0o755)
-    click(bench, "ck-refresh")
-    assert plan_of(bench).num_files_removed == 10
-    own.chmod(0)
-    with folders.no_permission(own):
+    for closed in (own / "b", own):
+        open_table(bench, own / "a")
+        closed.chmod(0)
+        with folders.no_permission(own):
+            open_table(bench, own / "b")
+            for _ in range(2):
+                assert re.search("can&#x27;t be reached|Permission denied", said(bench, "ck-verdict"))
+                click(bench, "ck-refresh")
+                assert bench.state.name == str(own / "b")
+        closed.chmod(0o755)
         click(bench, "ck-refresh")
-        assert "can&#x27;t be reached" in at(bench, "ck-verdict").value
-    own.chmod(0o755)
-    click(bench, "ck-refresh")
-    assert bench.state.name == str(own / "b")
-    assert plan_of(bench).num_files_removed == 10
+        assert plan_of(bench).num_files_removed == 10
 
 
 def test_the_header_says_that_the_session_has_ended(
@@ -565,13 +545,13 @@ def test_the_header_says_that_the_session_has_ended(
         sql = active = None
 
     monkeypatch.setattr(SparkSession, "active", lambda: Session())
-    session, said = Session(), at(bench, "ck-spark")
+    session = Session()
     bench.session.start(lambda job: session)
-    bench.session.wait(SECONDS)
-    assert "Spark 4.2.0 · Delta " in said.value
+    settle(bench)
+    assert "Spark 4.2.0 · Delta " in said(bench, "ck-spark")
     Session.is_stopped = True
     show(bench, "Run")
-    assert said.value == "Spark has ended: restart the kernel."
+    assert said(bench, "ck-spark") == "Spark has ended: restart the kernel."
 
 
 def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
@@ -581,13 +561,13 @@ def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
         shaped_table(tmp_path / name, partitions=0, files=files, rows=10)
     bench = made(tmp_path)
     assert bench.state.name == str(tmp_path / "b")
-    assert "9 files where 1 would do" in at(bench, "ck-verdict").value
+    assert "9 files where 1 would do" in said(bench, "ck-verdict")
     go = threading.Event()
     monkeypatch.setattr(
         "compaction_kit.widgets.state.survey", lambda *a, **b: go.wait(SECONDS) and survey(*a, **b)
     )
     slow = Workbench(WorkbenchState(tmp_path))
-    assert "Looking which of 3 tables gains the most" in at(slow, "ck-verdict").value
+    assert "Looking which of 3 tables gains the most" in said(slow, "ck-verdict")
     at(slow, "ck-table").value = str(tmp_path / "c")
     go.set()
     settle(slow)
@@ -604,7 +584,7 @@ def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
 def test_a_store_that_is_slow_or_refuses_holds_up_nothing_and_says_so(
     bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go = threading.Event()
+    go, state, root = threading.Event(), bench.state, at(bench, "ck-root")
 
     def find(root: str) -> list[str]:
         if "://" in root and not go.wait(5):
@@ -612,32 +592,29 @@ def test_a_store_that_is_slow_or_refuses_holds_up_nothing_and_says_so(
         return ck.find_tables(root)
 
     monkeypatch.setattr("compaction_kit.widgets.state.find_tables", find)
-    root, bar = at(bench, "ck-root"), at(bench, "ck-searching")
     root.value = folder.as_uri()
-    assert f"Looking for tables under {folder.as_uri()}" in words(bar)
-    assert bench.state.table is None
+    assert f"Looking for tables under {folder.as_uri()}" in said(bench, "ck-searching")
+    assert state.table is None
     assert not any(is_shown(at(bench, name)) for name in ("ck-empty", "ck-make", "ck-verdict"))
     bench.rail.value = "Survey"
-    assert "Looking for tables" in at(bench, "ck-survey").value
+    assert "Looking for tables" in said(bench, "ck-survey")
     # Another folder is shown at once, and what is found too late is not.
     root.value = str(folder / "nested")
-    assert bench.state.tables == [str(folder / "nested" / "b")]
+    assert state.tables == [str(folder / "nested" / "b")]
     go.set()
     settle(bench)
-    assert bench.state.name == str(folder / "nested" / "b")
-    root.value = folder.as_uri()
-    settle(bench)
-    assert bench.state.name == f"{folder.as_uri()}/a"
+    assert state.name == str(folder / "nested" / "b")
+    enter(bench, "ck-root", folder.as_uri())
+    assert state.name == f"{folder.as_uri()}/a"
     assert plan_of(bench).num_files_removed == 10
     go.clear()
     root.value = (folder / "nested").as_uri()
-    bar.cancel_button.click()
-    assert "Cancelled" in words(bar)
+    at(bench, "ck-searching").cancel_button.click()
+    assert "Cancelled" in said(bench, "ck-searching")
     assert not is_shown(at(bench, "ck-empty"))
     go.set()
-    root.value = "no-such-scheme://host/a"
-    settle(bench)
-    assert "no-such-scheme" in at(bench, "ck-verdict").value
+    enter(bench, "ck-root", "no-such-scheme://host/a")
+    assert "no-such-scheme" in said(bench, "ck-verdict")
 
 
 def test_the_lines_of_python_run_in_any_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -674,8 +651,7 @@ def test_the_column_of_files_that_a_query_touches_is_chosen(bench: Workbench) ->
     assert "A narrow range of id touches the fewest files now" in drawn.value
     column.value = "value"
     assert "A narrow range of value touches the fewest files " in drawn.value
-    bench.state.order = "id"
-    settle(bench)
+    choose(bench, order="id")
     assert "A narrow range of value touches" in drawn.value
 
 
@@ -683,38 +659,35 @@ def test_tables_opened_before_are_offered_without_those_gone_and_without_secrets
     bench: Workbench, folder: Path, tmp_path: Path
 ) -> None:
     for number in range(9):
-        shaped_table(tmp_path / f"other {number}", partitions=0, files=1, rows=10)
-        remember(str(tmp_path / f"other {number}"))
+        remember(shaped_table(tmp_path / f"other {number}", partitions=0, files=1, rows=10))
     for name in ("lake.sales.orders", "s3a://key:secret@bucket/table", "https://bucket/table?sig=secret"):
         remember(name)
     shutil.rmtree(tmp_path / "other 3")
     others = [str(tmp_path / f"other {n}") for n in (8, 7, 6, 5, 4, 2, 1, 0)]
     assert recent_tables() == ["lake.sales.orders", *others]
     assert "secret" not in (cache_folder() / "recent.json").read_text()
-    at(bench, "ck-root").value = str(folder / "nested")
-    settle(bench)
-    at(bench, "ck-table").value = others[0]
-    settle(bench)
+    enter(bench, "ck-root", str(folder / "nested"))
+    enter(bench, "ck-table", others[0])
     assert (bench.state.name, bench.state.root) == (others[0], str(folder / "nested"))
     assert at(bench, "ck-table").label == f"{others[0]} (recent)"
 
 
 def test_a_sink_log_is_found_and_drawn(bench: Workbench, folder: Path, tmp_path: Path) -> None:
+    part = bench.parts[-1]
     show(bench, "Streams")
-    assert "_spark_metadata" in at(bench, "ck-sink-log").value
-    assert bench.parts[-1].as_code().endswith(f"ck.find_sink_logs({str(folder)!r})")
+    assert "_spark_metadata" in said(bench, "ck-sink-log")
+    assert part.as_code().endswith(f"ck.find_sink_logs({str(folder)!r})")
     write_sink_log(tmp_path / "clicks", 5)
-    at(bench, "ck-root").value = str(tmp_path)
-    settle(bench)
+    enter(bench, "ck-root", str(tmp_path))
     assert at(bench, "ck-log").value == str(tmp_path / "clicks")
-    assert "batch 4, 5 entries" in at(bench, "ck-sink-log").value
-    assert "<svg" in at(bench, "ck-sink-figure").value
-    for batches, said in ((1, "1 batch"), (300, "300 batches")):
+    assert "batch 4, 5 entries" in said(bench, "ck-sink-log")
+    assert "<svg" in said(bench, "ck-sink-figure")
+    for batches, shown in ((1, "1 batch"), (300, "300 batches")):
         at(bench, "ck-ahead").set_state({"value": batches})
-        assert at(bench, "ck-ahead").text == said
-    assert "log.plot(300)" in bench.parts[-1].as_code()
+        assert at(bench, "ck-ahead").text == shown
+    assert "log.plot(300)" in part.as_code()
     scope: dict[str, object] = {}
-    exec(bench.parts[-1].as_code(), scope)
+    exec(part.as_code(), scope)
     assert repr(scope["log"]) == repr(bench.state.following.value)
 
 
@@ -755,7 +728,7 @@ def test_a_cell_that_is_run_again_shows_its_workbench_as_it_was(
         other, again = run("two"), run("one")
         assert again is first is not other
         assert (again.state.name, again.rail.value) == (str(folder / "nested" / "b"), "Plan")
-        assert "● run: Starting" in words(at(again, "ck-footer"))
+        assert "● run: Starting" in said(again, "ck-footer")
     assert run("one", folder / "nested") is first
     assert at(first, "ck-root").value == str(folder / "nested")
     first.close()
@@ -769,7 +742,7 @@ def test_a_cell_that_is_run_again_shows_its_workbench_as_it_was(
 def test_schemas_and_catalogs_of_the_session_are_browsed(
     bench: Workbench, spark: SparkSession, folder: Path
 ) -> None:
-    early = Workbench(WorkbenchState("kit_bench"))
+    early, schema = Workbench(WorkbenchState("kit_bench")), "spark_catalog.kit_bench"
     assert early.state.tables == []
     spark.sql("CREATE SCHEMA kit_bench")
     try:
@@ -777,12 +750,10 @@ def test_schemas_and_catalogs_of_the_session_are_browsed(
             spark.sql(f"CREATE TABLE kit_bench.{name} USING delta LOCATION '{folder}/{path}'")
         # It was named before the session was there.
         early.session.start(lambda job: spark)
-        early.session.wait(SECONDS)
         settle(early)
         assert early.state.tables == ["kit_bench.a", "kit_bench.b"]
         show(bench, "Survey")
-        at(bench, "ck-root").value = schema = "spark_catalog.kit_bench"
-        settle(bench)
+        enter(bench, "ck-root", schema)
         assert bench.state.tables == [f"{schema}.a", f"{schema}.b"]
         assert at(bench, "ck-table").value == f"{schema}.a"
         assert plan_of(bench).num_files_removed == 10
@@ -794,11 +765,11 @@ def test_schemas_and_catalogs_of_the_session_are_browsed(
         spark.sql("DROP SCHEMA kit_bench CASCADE")
     with session_confs(spark, {"spark.sql.catalog.broken": "no.such.Catalog"}):
         at(bench, "ck-root").value = "broken"
-        assert "no.such.Catalog" in at(bench, "ck-verdict").value
+        assert "no.such.Catalog" in said(bench, "ck-verdict")
         assert bench.state.table is None
     at(bench, "ck-root").value = "default.no_such"
-    assert "default.no_such yet: check the spelling" in at(bench, "ck-empty").value
-    assert "ck-error" not in at(bench, "ck-verdict").value
+    assert "default.no_such yet: check the spelling" in said(bench, "ck-empty")
+    assert "ck-error" not in said(bench, "ck-verdict")
 
 
 def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
@@ -808,21 +779,21 @@ def test_a_part_that_can_t_be_drawn_says_so_and_shows_nothing_old(
         raise ValueError("no <glyph>")
 
     show(bench, "Plan")
-    figure, failure = at(bench, "ck-plan-figure"), at(bench, "ck-drawing-error", "Plan")
     with monkeypatch.context() as broken:
         broken.setattr(type(plan_of(bench)), "explain", fail)
         bench.state.max_file_size = 8 * KIB
-    assert "Unexpected ValueError: no &lt;glyph&gt;" in failure.value
-    assert not is_shown(figure)
+    assert "Unexpected ValueError: no &lt;glyph&gt;" in said(bench, "ck-drawing-error", "Plan")
+    assert not is_shown(at(bench, "ck-plan-figure"))
     bench.state.max_file_size = MIB
-    assert (is_shown(failure), is_shown(figure)) == (False, True)
+    assert said(bench, "ck-drawing-error", "Plan") == ""
+    assert is_shown(at(bench, "ck-plan-figure"))
     show(bench, "Files")
     monkeypatch.setattr("compaction_kit.files.Files.plot", fail)
     bench.state.name = str(folder / "nested" / "b")
     bench.state.loading.wait(SECONDS)
-    assert "3 files" in at(bench, "ck-about").value
+    assert "3 files" in said(bench, "ck-about")
     assert "files are under" not in at(bench, "ck-files-figure").value
-    assert "Unexpected ValueError" in at(bench, "ck-drawing-error", "Files").value
+    assert "Unexpected ValueError" in said(bench, "ck-drawing-error", "Files")
 
 
 @pytest.mark.parametrize("title", ["Files", "Plan", "Vacuum"])
@@ -833,7 +804,7 @@ def test_words_and_figure_are_always_of_one_table(bench: Workbench, folder: Path
     former, seen = figure.value, []
     at(bench, sentence, title).observe(lambda change: seen.append((change.new, figure.value)), "value")
     open_table(bench, folder / "nested" / "b")
-    drawn = [shown for said, shown in seen if said and "Looking" not in said]
+    drawn = [shown for text, shown in seen if text and "Looking" not in text]
     assert drawn
     assert former not in drawn
 
@@ -853,6 +824,7 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     ]
     assert [[cell[1] for cell in row] for row in grid.rows] == expected
     assert grid.offered == sorted({row["operation"] for row in history})
+
     # What the log has of a commit is read when it is asked for.
     actions = at(bench, "ck-actions")
     grid.on_open(2)
@@ -867,13 +839,13 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     grid.on_open(1)
     settle(bench)
     assert "part-000002" not in actions.value
+
     # One that is ticked isn't compared yet; of two the earlier one is the start, whichever was ticked first.
     difference = at(bench, "ck-diff")
-    bench.state.compared = [1, 99]
-    settle(bench)
-    assert "99" in words(at(bench, "ck-comparing"))
+    choose(bench, compared=[1, 99])
+    assert "99" in said(bench, "ck-comparing")
     grid.set_state({"ticked": [3]})
-    assert words(at(bench, "ck-comparing")) == ""
+    assert said(bench, "ck-comparing") == ""
     assert "Tick another version to compare it with version 3" in difference.value
     grid.set_state({"ticked": [3, 1]})
     settle(bench)
@@ -886,94 +858,95 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     assert grid.order == [0, -1]
 
 
-def test_an_earlier_version_is_chosen_read_and_restored(own_bench: Workbench, own: Path) -> None:
-    bench, table, state = own_bench, ck.open_table(own / "a"), own_bench.state
+def test_a_version_is_chosen_by_a_time_that_is_shown(own: Path) -> None:
     begin = time.time_ns() - 3_600_000_000_000
     for number, commit in enumerate(sorted((own / "a" / "_delta_log").glob("*.json"))):
         # Several in a second.
         os.utime(commit, ns=(0, begin + 300_000_000 * number))
-    click(bench, "ck-refresh")
+    bench = made(own / "a")
     show(bench, "History")
-    grid, field, latest = at(bench, "ck-versions"), at(bench, "ck-time"), table.version
-    ask, rows, refused = (
-        at(bench, "ck-ask-restore", "History"),
-        at(bench, "ck-rows"),
-        at(bench, "ck-time-error"),
-    )
-    assert state.version == latest == grid.chosen
-    assert not is_shown(ask)
-    # A time that is shown of a version, typed back, gives that version.
+    grid, field, state = at(bench, "ck-versions"), at(bench, "ck-time"), bench.state
     for version in (2, 3, 5):
         grid.on_open(version)
-        shown = re.search(rf"Version {version} of (.*?),", at(bench, "ck-version-text").value)
+        shown = re.search(rf"Version {version} of (.*?),", said(bench, "ck-version-text"))
         assert shown is not None
         listed = next(row[1][0] for row in grid.rows if row[0][1] == version)
         for text in (shown[1], listed):
             grid.on_open(0)
             field.value = text
-            assert (state.version, grid.chosen, refused.value) == (version, version, "")
+            assert (state.version, grid.chosen, said(bench, "ck-time-error")) == (version, version, "")
     field.value = "the day before yesterday"
-    assert "the day before yesterday" in refused.value
+    assert "the day before yesterday" in said(bench, "ck-time-error")
+    # A click on a row and another table take it away.
+    grid.on_open(1)
+    assert (field.value, said(bench, "ck-time-error")) == ("", "")
+    field.value = "the day before yesterday"
     open_table(bench, own / "b")
-    assert (field.value, is_shown(refused)) == ("", False)
+    assert (field.value, said(bench, "ck-time-error")) == ("", "")
+
+
+def test_an_earlier_version_is_read_and_restored(own_bench: Workbench, own: Path) -> None:
+    bench, table, state = own_bench, ck.open_table(own / "a"), own_bench.state
     open_table(bench, own / "a")
+    show(bench, "History")
+    grid, ask, latest = at(bench, "ck-versions"), at(bench, "ck-ask-restore", "History"), table.version
+    assert state.version == latest == grid.chosen
+    assert not is_shown(ask)
     grid.on_open(latest - 1)
-    assert (field.value, is_shown(refused)) == ("", False)
     assert ask.description == f"Restore version {latest - 1} …"
     folds(bench, "History").selected_index = 1
     click(bench, "ck-read-rows")
-    assert rows.value.count("<tr>") == 21
-    assert f"20 rows of version {latest - 1}" in rows.value
+    assert said(bench, "ck-rows").count("<tr>") == 21
+    assert f"20 rows of version {latest - 1}" in said(bench, "ck-rows")
     click(bench, "ck-ask-restore", "History")
     assert is_shown(at(bench, "ck-restore-choice", "History"))
     grid.on_open(1)
-    assert rows.value == ""
+    assert said(bench, "ck-rows") == ""
     assert not is_shown(at(bench, "ck-restore-choice", "History"))
     click(bench, "ck-ask-restore", "History")
     click(bench, "ck-restore", "History")
     assert table.version == latest + 1 == state.version
     assert table.diff(1, latest + 1).same_content
+
     # A version whose files are gone is not offered, and it is said why.
     assert not ask.disabled
     gone = next(path for path in folders.live(own / "a", 1) if "p0000" in path)
-    deltalake.DeltaTable(str(own / "a")).delete("part = 'p0000'")
+    delete(own / "a", "part = 'p0000'")
     (own / "a" / unquote(gone)).unlink()
     grid.on_open(1)
     click(bench, "ck-refresh")
     # Another one has committed: what was chosen stays.
     assert state.version == 1
     assert (is_shown(ask), ask.disabled) == (True, True)
-    assert "files that it needs are gone" in at(bench, "ck-restore-refusal", "History").value
+    assert "files that it needs are gone" in said(bench, "ck-restore-refusal", "History")
     state.plan_restore(1)
     settle(bench)
-    assert "be restored: 1 file that it needs is missing" in at(bench, "ck-restore-plan", "History").value
+    assert "be restored: 1 file that it needs is missing" in said(bench, "ck-restore-plan", "History")
     assert at(bench, "ck-restore", "History").disabled
-    refused = at(bench, "ck-planning-restore", "History")
     for version in (99, state.version):
         state.plan_restore(version)
         settle(bench)
-        assert is_shown(refused) is (version == state.version)
+        assert is_shown(at(bench, "ck-planning-restore", "History")) is (version == state.version)
     click(bench, "ck-read-rows")
-    said = words(at(bench, "ck-sampling"))
-    assert f"Version {state.version} can&#x27;t be read: files are gone, probably by VACUUM" in said
-    assert "choose another version." in said
+    refusal = said(bench, "ck-sampling")
+    assert f"Version {state.version} can&#x27;t be read: files are gone, probably by VACUUM" in refusal
+    assert "choose another version." in refusal
 
 
 @pytest.mark.usefixtures("spark")
 def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, part = folder / "nested" / "b", bench.parts[3]
+    table, part, job = folder / "nested" / "b", bench.parts[3], bench.state.predicting
     show(bench, "My query")
-    query, value = at(bench, "ck-query"), f"SELECT max(value) FROM delta.`{table}` WHERE id < 10"
-    assert "WHERE part = 'p0000', or a condition alone" in query.placeholder
+    query, sql = at(bench, "ck-query"), f"SELECT max(value) FROM delta.`{table}` WHERE id < 10"
     assert not is_shown(at(bench, "ck-measure"))
-    query.value = value
+    query.value = sql
     open_table(bench, table)
     assert (query.value, at(bench, "ck-count").disabled) == ("", True)
-    query.value, version = value, ck.open_table(table).version
+    query.value, version = sql, ck.open_table(table).version
     seen: dict[str, str] = {}
-    job, bar = bench.state.predicting, at(bench, "ck-predicting").bar
+    bar = at(bench, "ck-predicting").bar
     job.observe(lambda change: seen.setdefault(change.new.partition(" to start")[0], bar.value), "message")
     with monkeypatch.context() as patched:
         # As long as no session runs; the bar moves to and fro while no share is known.
@@ -981,24 +954,24 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
         click(bench, "ck-count")
     assert ("value=" in seen["Waiting for Spark"], "value=" in seen["Done"]) == (False, True)
     figure = at(bench, "ck-prediction-figure")
-    for said in ("The query opens 1 of 3 files now", "<svg", "by id"):
-        assert said in figure.value
-    assert "Run the plan, and" in at(bench, "ck-not-run").value
-    assert "The others are predictions" in at(bench, "ck-prediction").value
+    for words_drawn in ("The query opens 1 of 3 files now", "<svg", "by id"):
+        assert words_drawn in figure.value
+    assert "Run the plan, and" in said(bench, "ck-not-run")
+    assert "The others are predictions" in said(bench, "ck-prediction")
     assert "prediction = plan.predict_reads('SELECT max(value) FROM {table} WHERE id < 10')" in part.as_code()
     section = part.section()
     assert section is not None
-    assert section.records == (bench.state.predicting.value,)
+    assert section.records == (job.value,)
     # It was of the query before, or of the plan before.
     for name, other in (("query", "id < 20"), ("max_file_size", KIB)):
         click(bench, "ck-count")
         assert is_shown(figure)
         setattr(bench.state, name, other)
-        assert bench.state.predicting.value is None
+        assert job.value is None
         assert not is_shown(figure)
     query.value = "SELECT id FROM elsewhere"
     click(bench, "ck-count")
-    assert "names neither the table nor {table}" in words(at(bench, "ck-predicting"))
+    assert "names neither the table nor {table}" in said(bench, "ck-predicting")
     assert ck.open_table(table).version == version
 
 
@@ -1012,8 +985,7 @@ def test_the_example_of_a_condition_selects_files_whatever_the_names(tmp_path: P
         example = at(bench, "ck-where").placeholder.removeprefix("such as ")
         show(bench, "My query")
         assert at(bench, "ck-query").placeholder.endswith(f"WHERE {example}, or a condition alone: {example}")
-        bench.state.where = example
-        settle(bench)
+        choose(bench, where=example)
         assert bench.state.files is not None
         assert (bench.state.files.num_files, bench.state.input_error) == (1, "")
 
@@ -1022,26 +994,24 @@ def test_the_example_of_a_condition_selects_files_whatever_the_names(tmp_path: P
 def test_a_clustered_table_is_planned_by_its_cubes_and_run(tmp_path: Path) -> None:
     clustered_table(tmp_path / "events", files=6)
     bench = made(tmp_path)
-    assert "6 files of 6 are not clustered by id, value yet." in at(bench, "ck-verdict").value
+    assert "6 files of 6 are not clustered by id, value yet." in said(bench, "ck-verdict")
     show(bench, "Plan")
-    assert [is_shown(at(bench, f"ck-{name}")) for name in ("min", "where", "order", "budget")] == [False] * 4
-    assert is_shown(at(bench, "ck-max"))
-    assert is_shown(at(bench, "ck-full"))
-    assert " is new and rewritten" in at(bench, "ck-plan-figure").value
+    controls = ("ck-min", "ck-where", "ck-order", "ck-budget", "ck-max", "ck-full")
+    assert [is_shown(at(bench, name)) for name in controls] == [False] * 4 + [True] * 2
+    assert " is new and rewritten" in said(bench, "ck-plan-figure")
     folds(bench, "Plan").selected_index = 1
-    assert "A value of id is in 1.0 of 6 files, on average" in at(bench, "ck-comparison-figure").value
+    assert "A value of id is in 1.0 of 6 files, on average" in said(bench, "ck-comparison-figure")
     at(bench, "ck-full").value = True
     assert plan_of(bench).full
     show(bench, "Run")
     click(bench, "ck-run")
     assert bench.state.result is not None
     assert (bench.state.result.strategy, bench.state.result.verified) == ("optimize", True)
-    assert "6 files became 1" in at(bench, "ck-verdict").value
-    assert "there is no other cube to merge" in at(bench, "ck-verdict").value
+    assert "6 files became 1" in said(bench, "ck-verdict")
+    assert "there is no other cube to merge" in said(bench, "ck-verdict")
     open_table(bench, Path(shaped_table(tmp_path / "plain", partitions=2, files=2, rows=10)))
     show(bench, "Plan")
-    assert is_shown(at(bench, "ck-order"))
-    assert not is_shown(at(bench, "ck-full"))
+    assert [is_shown(at(bench, name)) for name in controls] == [True] * 5 + [False]
     assert not plan_of(bench).full
 
 
@@ -1050,21 +1020,17 @@ def test_what_was_chosen_ends_with_its_table_and_a_refused_predicate_hides_no_co
     for name in "ab":
         write_log(tmp_path / name, [metadata(columns), add("f1"), add("f2")])
     bench = made(tmp_path / "a")
-    state, order = bench.state, at(bench, "ck-order")
+    state = bench.state
     show(bench, "Plan")
     offered = ["size", "ingest", "`size`", "ingestion"]
-    assert [value for _, value in order.options] == offered
-    state.where, state.keep, state.days = "nope = 1", "0 0", 3
-    settle(bench)
+    assert [value for _, value in at(bench, "ck-order").options] == offered
     show(bench, "Vacuum")
-    assert at(bench, "ck-days").text == "in 3 days"
-    state.days = 1
-    settle(bench)
-    assert at(bench, "ck-days").text == "in 1 day"
+    for days, shown in ((1, "in 1 day"), (3, "in 3 days")):
+        choose(bench, where="nope = 1", keep="0 0", days=days)
+        assert at(bench, "ck-days").text == shown
     compile(bench.parts[bench.rail.index].as_code(), "As Python", "exec")
     write_commit(tmp_path / "a", 1, [add("f3")])
-    state.refresh()
-    settle(bench)
+    click(bench, "ck-refresh")
     assert state.files is not None
     assert (state.files.version, "nope" in state.input_error) == (1, True)
     open_table(bench, tmp_path / "b")
