@@ -61,14 +61,10 @@ def test_every_run_is_a_point_and_medians_and_files_are_written() -> None:
     assert [text.get_text() for text in seconds.texts] == ["median 4.2 s", "median 1.0 s"]
     assert [text.get_text() for text in files.texts] == ["1,095 files, 40 MiB", "3 files, 38 MiB"]
     assert [label.get_text() for label in seconds.get_yticklabels()] == ["version 3", "version 4"]
-
-
-def test_a_long_query_is_cut_in_the_figure_alone() -> None:
-    query = "SELECT\n  count(*) " + "x" * 300
-    figure = replace(FASTER, query=query).plot()
+    # A long query is cut, but for people who can't see the figure.
+    figure = replace(FASTER, query="SELECT\n  count(*) " + "x" * 300).plot()
     assert figure.get_supxlabel().endswith("…")
-    assert "x" * 300 in str(figure.get_label())
-    assert "\n" not in str(figure.get_label())
+    assert str(figure.get_label()).endswith("SELECT count(*) " + "x" * 300)
 
 
 SAME = replace(FASTER, same_files=True, files_before=3)

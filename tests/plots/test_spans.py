@@ -1,7 +1,6 @@
 """Timelines say where the time went, and draw every span."""
 
 import re
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -63,13 +62,6 @@ def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
         assert plots.timeline(spans_of(*rows)).get_suptitle().startswith("1 bin in ")
 
 
-def test_thousands_of_bins_are_drawn_fast_and_not_labelled() -> None:
-    start = time.monotonic()
-    (axis,) = plots.timeline(many_bins(5_000)).axes
-    assert time.monotonic() - start < 20
-    assert (num_bars(axis), len(axis.texts)) == (5_000, 0)
-
-
 def test_no_spans_are_a_sentence_and_a_run_of_no_length_is_drawn() -> None:
     figure = plots.timeline(spans_of())
     assert any(text.get_text().startswith("No time was recorded") for text in figure.texts)
@@ -86,7 +78,8 @@ def test_runs_are_drawn_on_the_same_seconds() -> None:
     upper, lower = figure.axes
     assert upper.get_xlim() == lower.get_xlim()
     assert upper.get_title(loc="left").startswith("OPTIMIZE: 3 bins in 10 s: ")
-    assert (num_bars(upper), num_bars(lower)) == (6, 2_000)
+    # Of thousands of bins none has a number.
+    assert [(num_bars(axis), len(axis.texts)) for axis in figure.axes] == [(6, 5), (2_000, 0)]
 
 
 @pytest.mark.parametrize("names", ["ab", "a", "abc"], ids=["as long", "one", "three"])

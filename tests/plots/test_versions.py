@@ -14,6 +14,14 @@ from compaction_kit.history import Storage
 from compaction_kit.text import MIB
 
 
+def ledger_of(versions: pa.Array, num_files: pa.Array, is_compaction: pa.Array) -> pa.Table:
+    """A history; a compaction removes 5 files, but as version 0."""
+    columns = {"version": versions, "num_files": num_files, "num_small_files": num_files}
+    columns["num_removed"] = pc.if_else(pc.and_(is_compaction, pc.greater(versions, 0)), 5, 0)
+    columns["operation"] = pc.if_else(is_compaction, "OPTIMIZE", "WRITE")
+    return pa.table(columns | {"data_change": pc.invert(is_compaction)})
+
+
 @pytest.mark.parametrize(
     ("counts", "most", "last"),
     [
@@ -27,24 +35,15 @@ def test_the_history_figure_says_the_most_and_the_last_and_marks_compactions(
     counts: list[int | None], most: str, last: int
 ) -> None:
     """Versions that can't be read are left out."""
-    numbers, files = pa.array(range(len(counts)), pa.int64()), pa.array(counts, pa.int64())
-    is_compaction = pc.equal(numbers, 2)
-    removed, names = pc.if_else(is_compaction, 5, 0), pc.if_else(is_compaction, "OPTIMIZE", "WRITE")
-    columns = {"version": numbers, "num_files": files, "num_small_files": files, "num_removed": removed}
-    ledger = columns | {"data_change": pc.invert(is_compaction), "operation": names}
-    figure = plots.history(pa.table(ledger))
+    versions = pa.array(range(len(counts)), pa.int64())
+    figure = plots.history(ledger_of(versions, pa.array(counts, pa.int64()), pc.equal(versions, 2)))
     assert str(figure.get_label()) == f"Up to {most}, {last} now"
     assert [text.get_text() for text in figure.axes[0].texts] == ["OPTIMIZE\nversion 2"] * bool(counts)
 
 
 def test_the_history_figure_names_as_many_compactions_as_have_room() -> None:
-    numbers = pa.array(range(0, 1_000, 2))
-    columns = {"version": numbers, "num_files": numbers, "num_small_files": numbers, "num_removed": numbers}
-    ledger = columns | {
-        "data_change": pa.nulls(500, pa.bool_()).fill_null(False),
-        "operation": ["OPTIMIZE"] * 500,
-    }
-    (axis,) = plots.history(pa.table(ledger)).axes
+    versions = pa.array(range(0, 1_000, 2))
+    (axis,) = plots.history(ledger_of(versions, versions, pa.array([True] * 500))).axes
     named = [int(text.get_text().rpartition(" ")[2]) for text in axis.texts]
     assert (named[0], len(named)) == (998, 5)
     assert min(newer - older for newer, older in pairwise(named)) >= 998 / 5
@@ -65,35 +64,21 @@ def legend_of(figure: plots.Chart) -> set[str]:
     return {text.get_text() for legend in figure.legends for text in legend.get_texts()}
 
 
+TWICE = [*((f"{i}", 0, 1) for i in range(80)), *((f"{i}", 2, None) for i in range(80))]
 LIVES = {
-    "few": (
-        0,
-        [("a", 0, 1), ("b", 0, 2), ("c", 1, 2), ("d", 2, None)],
-        4,
-        {"written", "changed", "compacted"},
-    ),
-    "many": (0, [(f"f{i}", i % 2, 2) for i in range(100)], 2, {"written", "changed"}),
-    "trimmed": (1, [("a", 1, None), ("b", 2, None)], 2, {"there before", "compacted"}),
-    "alone": (0, [("a", 0, None)], 1, {"written"}),
+    "few": (0, [("a", 0, 1), ("b", 0, 2), ("c", 1, 2), ("d", 2, None)], 4, "changed, compacted, written"),
+    "many": (0, [(f"f{i}", i % 2, 2) for i in range(100)], 2, "changed, written"),
+    "trimmed": (1, [("a", 1, None), ("b", 2, None)], 2, "compacted, there before"),
+    "alone": (0, [("a", 0, None)], 1, "written"),
     # A file that is added back keeps its row: the title and the axis count files.
-    "back": (
-        0,
-        [("a", 0, 1), ("b", 0, None), ("c", 1, 2), ("a", 2, None)],
-        4,
-        {"written", "changed", "compacted"},
-    ),
-    "many back": (
-        0,
-        [(f"{i % 80}", i // 80 * 2, (1, None)[i // 80]) for i in range(160)],
-        2,
-        {"written", "compacted"},
-    ),
+    "back": (0, [("a", 0, 1), ("b", 0, None), ("c", 1, 2), ("a", 2, None)], 4, "changed, compacted, written"),
+    "many back": (0, TWICE, 2, "compacted, written"),
 }
 
 
 @pytest.mark.parametrize(("first", "rows", "bars", "legend"), LIVES.values(), ids=LIVES)
 def test_files_are_bars_coloured_by_what_added_them_and_many_with_the_same_life_share_one(
-    first: int, rows: list[tuple[str, int, int | None]], bars: int, legend: set[str]
+    first: int, rows: list[tuple[str, int, int | None]], bars: int, legend: str
 ) -> None:
     """What a cleaned up log begins with was there before."""
     history = HISTORY.slice(first) if len(rows) > 1 else HISTORY.slice(0, 1)
@@ -105,7 +90,7 @@ def test_files_are_bars_coloured_by_what_added_them_and_many_with_the_same_life_
     (axis,) = figure.axes
     assert sum(len(one.get_paths()) for one in axis.collections if isinstance(one, PolyCollection)) == bars
     assert axis.get_ylim() == (num_files, 0)
-    assert legend_of(figure) == legend
+    assert ", ".join(sorted(legend_of(figure))) == legend
 
 
 VERSIONS = pa.table(
@@ -159,10 +144,8 @@ def versions_of(readable: str, after: str) -> pa.Table:
 def test_a_vacuum_says_and_marks_what_is_lost_and_draws_nothing_of_what_is_not_there() -> None:
     figure = plots.vacuum(STORAGE, versions_of("byyyy", "bmyby"), "A finding")
     assert figure.get_suptitle() == "A finding"
-    assert str(figure.get_label()) == (
-        "A finding. 4 versions can be read now, 2 after, 2 lost. Stored: live 8 MiB now and 8 MiB after, "
-        "tombstoned 4 MiB now and 1 MiB after, orphaned 0 B now and 0 B after"
-    )
+    for words in ("4 versions can be read now, 2 after, 2 lost", "tombstoned 4 MiB now and 1 MiB after"):
+        assert words in str(figure.get_label())
     upper, lower = figure.axes
     legends = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in (upper, lower)]  # type: ignore[union-attr]
     assert legends == [["readable", "lost", "blocked"], ["live", "tombstoned"]]
@@ -180,6 +163,6 @@ def test_a_longer_finding_leaves_the_axes_of_a_vacuum_where_they_are() -> None:
     assert places[0] == places[1]
 
 
-@pytest.mark.parametrize("count", [1, 1_000])
-def test_any_number_of_versions_is_drawn(count: int) -> None:
-    plots.vacuum(STORAGE.slice(0, 0), versions_of("y" * count, "y" * count), "A finding")
+def test_a_vacuum_of_one_version_and_of_very_many_is_drawn() -> None:
+    for count in (1, 1_000):
+        plots.vacuum(STORAGE.slice(0, 0), versions_of("y" * count, "y" * count), "A finding")
