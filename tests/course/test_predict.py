@@ -10,15 +10,10 @@ from compaction_kit.errors import InvalidArgumentError
 from tests.displayed import outputs_of
 
 
-def test_the_answer_is_for_the_assert_that_follows() -> None:
-    asked = predict("How many files?", np.float64(1_095), unit="files")
+def test_the_answer_is_for_the_assert_that_follows_and_folded_in_exports() -> None:
+    asked = predict("Files < bytes?", np.int64(1_095), unit="files", why="A file a day & airport.")
     assert asked.answer == 1_095
-    assert (asked.guess, asked.revealed) == (None, False)
     json.dumps(asked.get_state(["answer", "choices", "tolerance"]))
-
-
-def test_exports_have_the_question_and_the_folded_answer() -> None:
-    asked = predict("Files < bytes?", 1_095, unit="files", why="A file a day & airport.")
     alive, still = outputs_of(asked)
     assert "application/vnd.jupyter.widget-view+json" in alive
     question, _, answer = still["text/html"].partition("<details>")

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import delta.exceptions
 import deltalake
 import pytest
 from course import races
@@ -63,7 +62,6 @@ def test_a_story_ends_as_delta_rules_and_no_row_is_lost(
     assert story.winners == ((second, first) if exception is None else (second,))
     assert (f"the {second} won" in story.finding) == (exception is not None)
     # The rows are as if the winners had come one after another, for a reader without Spark too.
-    assert story.rows.endswith("0 lost, 0 doubled")
     assert story.ids_after == story.ids_expected
     ids = deltalake.DeltaTable(story.table).to_pyarrow_table(columns=["id"])["id"]
     assert sorted(ids.to_pylist()) == list(story.ids_after)
@@ -79,9 +77,7 @@ def test_a_story_ends_as_delta_rules_and_no_row_is_lost(
     changes_no_data = re.search("compaction|rewrite", story.winners[-1])
     assert (commits[-1]["isolation_level"] == "SnapshotIsolation") == bool(changes_no_data)
     assert "{" not in repr(story)
-    assert story.why in repr(story)
     assert story.exception == exception
-    assert exception is None or hasattr(delta.exceptions, exception)
 
 
 def test_an_unknown_story_is_refused_and_so_is_a_folder_within_a_table(
