@@ -137,11 +137,11 @@ def _besides(plan: BinPlan, after: int) -> list[str]:
         stay, these = "stays" if rows == 1 else "stay", "this file" if left == 1 else "these files"
         sentences.append(
             f"{format_count(rows, 'deleted row')} in {format_count(left, 'file')} {stay} on disk: OPTIMIZE "
-            f"doesn't rewrite {these}, plan_purge() does."
+            f"doesn't rewrite {these}, but table.plan_purge() in Python does."
         )
     if setting := enabled_by(lambda _: None, plan.source.snapshot.metadata.configuration):
         sentences.append(
-            f"Auto compaction is on ({setting}): auto_compaction() says when it fires, and what it rewrites."
+            f"Auto compaction is on ({setting}): table.auto_compaction() in Python says when it fires."
         )
     # Partitions are numbered from 0.
     num_partitions, size = int(plan.planner.groups.max(initial=-1)) + 1, plan.sizes_after

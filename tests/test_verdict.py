@@ -113,7 +113,8 @@ def test_a_plan_for_some_partitions_says_for_which_and_auto_compaction_is_named(
     files = files_of(tmp_path, *small(4, 2), **{"delta.autoOptimize.autoCompact": "true"})
     first, *_, last = verdict_of(Files(files.snapshot, np.arange(4)), where="p = '0'").sentences
     assert first.startswith("4 files where 1 would do, where p = '0': a full scan of them opens 4 times")
-    assert last.startswith("Auto compaction is on (delta.autoOptimize.autoCompact)")
+    call = "table.auto_compaction() in Python says"
+    assert last.startswith(f"Auto compaction is on (delta.autoOptimize.autoCompact): {call}")
 
 
 @pytest.mark.parametrize(
