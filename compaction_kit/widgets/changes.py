@@ -83,6 +83,8 @@ class Changes(Watched):
     days = Int(0, min=0, help="In how many days the vacuum would run; 0 for now")
     version = Int(0, help="The version that History looks at")
     opened = Instance(Opened, (), help="The open table and its plan")
+    # The version of the last restore that began.
+    restored: int | None = None
     # Reads the table again; the state that inherits from this class has it.
     reload: Callable[[], Any]
 
@@ -248,6 +250,7 @@ class Changes(Watched):
         """Restore as planned, in the background; returns whether it began."""
         plan, job = self.planning_restore.value, self.restoring
         allowed = plan if plan is not None and plan.can_run else None
+        self.restored = allowed and allowed.target
         return self.carry_out(job, allowed, lambda: job.report(0.0, f"Restoring version {plan.target}"))
 
     def carry_out(self, job: Job, plan: Any, progress: Callable[..., None], **options: Any) -> bool:

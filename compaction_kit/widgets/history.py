@@ -83,8 +83,11 @@ def restore_box(
         Text("warning", "restore-plan", lambda: "\n".join(explained()[1:])),
         live(JobBar(planning, "ck-planning-restore"), lambda: planning.asked == (version(),)),
     ]
+    done = parts.outcome(state, running, "ck-restoring", "restored")
+    # Why one was refused is said where that version is offered.
+    live(done, lambda: not running.error or state.restored == version())
     choice = live(w.HBox([run, keep]).add_class("ck-restore-choice"), lambda: plan() and not running.running)
-    return w.VBox([ask, *said, choice, parts.outcome(state, running, "ck-restoring", "restored")])
+    return w.VBox([ask, *said, choice, done])
 
 
 def restore_code(state: WorkbenchState, version: int | None) -> list[str]:

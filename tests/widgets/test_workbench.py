@@ -353,6 +353,9 @@ def test_a_run_is_proved_its_query_can_be_timed_and_its_undo_is_refused_if_other
     refusal = said(bench, "ck-restoring", "Run")
     assert f"made at version {deleted}" in refusal
     assert "Plan the restore again." in refusal
+    # And nowhere else.
+    show(bench, "History")
+    assert "Plan the restore again." not in words(bench.parts[5])
     assert ck.open_table(table).version == deleted + 1
     assert not is_shown(at(bench, "ck-restore-choice", "Run"))
     assert is_shown(at(bench, "ck-ask-restore", "Run"))
