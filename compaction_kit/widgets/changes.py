@@ -22,6 +22,7 @@ from compaction_kit.table import Table
 from compaction_kit.text import parse_size
 from compaction_kit.widgets.job import Job, Lookup, Watched, attempt
 
+WAITING = "Waiting for Spark to start; it starts only once"
 # The name, the predicate, the least and the largest size, the order, the budget, `full` and `by_output`.
 Inputs = tuple[str, str, int | None, int | None, str, str, bool, bool]
 
@@ -69,7 +70,7 @@ def spark_of(table: Table, job: Job) -> SparkSession:
     """Return the session that works on a table that is still there; while it starts, the job says so."""
     table.log.segment()
     if table.handle.session is None:
-        job.report(0.0, "Waiting for Spark to start; it starts only once")
+        job.report(0.0, WAITING)
     return table.spark
 
 

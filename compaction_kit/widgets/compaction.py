@@ -15,6 +15,7 @@ from compaction_kit.plan.order import INGEST, SIZE, order_by
 from compaction_kit.sql import quoted
 from compaction_kit.text import element, format_count
 from compaction_kit.widgets import fields, parts
+from compaction_kit.widgets.changes import WAITING
 from compaction_kit.widgets.fields import SizeSlider
 from compaction_kit.widgets.history import restore_box, restore_code
 from compaction_kit.widgets.parts import FigureView, JobBar, Part, Text, fold, live
@@ -29,7 +30,6 @@ _STRATEGIES = {
 }
 _HINT = "Counts files without running your query; compactions are predicted with the sizes chosen in Plan."
 _EXAMPLE = "SELECT count(*) FROM {{table}} WHERE {0}, or a condition alone: {0}"
-_WAITING = "Spark checks the condition, and it is starting; it starts only once."
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 
 
@@ -165,7 +165,7 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
 
     def waiting() -> str:
         is_starting = state.where and state.table and state.table.handle.session is None
-        return _WAITING if is_starting and state.opened.pending else ""
+        return WAITING if is_starting and state.opened.pending else ""
 
     # What is no size is said by its own field.
     other = Text("error", "where-error", lambda: "" if None in state.inputs else state.input_error)

@@ -172,7 +172,7 @@ def test_a_condition_that_waits_for_spark_says_so(bench: Workbench, monkeypatch:
         # As long as no session runs.
         patched.setattr(Handle, "session", None)
         at(bench, "ck-where").value = "part = 'p0000'"
-        assert '<div role="status">Spark checks the condition, and it is' in said(bench, "ck-waiting")
+        assert '<div role="status">Waiting for Spark to start' in said(bench, "ck-waiting")
     settle(bench)
     assert said(bench, "ck-waiting") == ""
 
