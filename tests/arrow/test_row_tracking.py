@@ -80,21 +80,3 @@ def test_rows_keep_their_ids_and_versions(spark: SparkSession, tracked: Path) ->
         for add in actions_of(folder, version, "add")
     ]
     assert all(names == columns[0] for names in columns)
-
-
-@pytest.mark.nightly
-def test_new_rows_get_other_ids_than_compacted_ones(spark: SparkSession, tracked: Path) -> None:
-    name = f"delta.`{tracked}`"
-    open_table(tracked).plan_compaction().run(strategy="arrow")
-    # Rows that are changed keep their ids, in one file with new rows.
-    source = "(SELECT EXPLODE(SEQUENCE(60L, 109L)) id) s"
-    spark.sql(
-        f"MERGE INTO {name} t USING {source} ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = s.id + 1000 "
-        "WHEN NOT MATCHED THEN INSERT (id, p) VALUES (s.id, '1')"
-    )
-    spark.sql(f"DELETE FROM {name} WHERE id % 10 = 9")
-    before = ids_of(spark, tracked)
-    assert len({row[-2] for row in before}) == len(before)
-    assert len({row[-1] for row in before}) == 3
-    open_table(tracked).plan_compaction().run(strategy="arrow")
-    assert ids_of(spark, tracked) == before
