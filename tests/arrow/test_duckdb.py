@@ -4,7 +4,6 @@ import importlib.util
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -47,25 +46,6 @@ def test_odd_names_and_older_columns_are_read(tmp_path: Path) -> None:
     assert before.keys() < folders.listing(tmp_path).keys()
 
 
-@pytest.mark.parametrize(
-    ("metadata", "told"),
-    [
-        ({"configuration": {"delta.columnMapping.mode": "id"}}, "columns are found by their field ids"),
-        ({"columns": {"v": "variant"}}, "Column v is of type variant"),
-        ({"columns": {"p": "long"}, "partition_by": ["p"]}, "no column besides those it is partitioned by"),
-        ({}, r"DuckDB can't read them \(IOException: .*no-such-file"),
-    ],
-    ids=["field ids", "variant", "no columns", "gone"],
-)
-def test_what_duckdb_would_misread_is_left_to_spark(
-    spark: SparkSession, tmp_path: Path, metadata: dict[str, Any], told: str
-) -> None:
-    handmade.write_log(tmp_path, [handmade.metadata(**metadata)])
-    gone = handmade.add("no-such-file.parquet", size=10)
-    with pytest.raises(NotCompared, match=told):
-        compare_quickly(spark, open_table(tmp_path).log.snapshot(), [gone], [gone])
-
-
 def test_old_dates_are_left_to_spark(spark: SparkSession, tmp_path: Path, confs: SetConf) -> None:
     confs("spark.sql.parquet.int96RebaseModeInWrite", "LEGACY")
     spark.sql("SELECT ARRAY(TIMESTAMP'1500-01-01') times").write.format("delta").save(str(tmp_path))
@@ -96,6 +76,8 @@ def test_other_rows_and_rows_in_another_partition_are_left_to_spark(
     ):
         with pytest.raises(NotCompared, match="DuckDB reads other rows"):
             compare(gone, new)
+    with pytest.raises(NotCompared, match=r"DuckDB can't read them \(IOException: .*no-such-file"):
+        compare([handmade.add("no-such-file.parquet")], [{"add": one}])
 
 
 def test_columns_that_were_renamed_are_compared(spark: SparkSession, tmp_path: Path) -> None:
