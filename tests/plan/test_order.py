@@ -51,13 +51,6 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
     assert "alone" not in table.plan_compaction(min_file_size=25, zorder_by="c").explain()
 
 
-def test_a_column_named_ingestion_has_a_layout_beside_that_by_ingestion(tmp_path: Path) -> None:
-    adds = [handmade.add(f"f{i}", bounds=({"ingestion": i}, {"ingestion": i})) for i in range(4)]
-    table = open_table(handmade.write_log(tmp_path, [handmade.metadata({"ingestion": "long"}), *adds]))
-    layouts = table.plan_compaction().compare().layouts["layout"].to_pylist()
-    assert layouts == ["now", "OPTIMIZE", "by ingestion", "by `ingestion`"]
-
-
 SPANS = st.tuples(st.integers(0, 50), st.integers(0, 20)).map(lambda drawn: (drawn[0], sum(drawn)))
 
 
@@ -195,15 +188,18 @@ def test_delta_is_not_asked_for_other_plans(tmp_path: Path, options: dict[str, A
             plan.run(strategy=strategy)
 
 
-def test_columns_with_the_names_of_orders_are_told_apart_by_backticks(tmp_path: Path) -> None:
-    adds = [handmade.add(f"f{i}", 10 + i, bounds=({"size": -i}, {"size": -i})) for i in range(3)]
-    metadata = handmade.metadata({"size": "long", "ingest": "long"})
+def test_columns_with_the_names_of_orders_and_layouts_are_told_apart_by_backticks(tmp_path: Path) -> None:
+    names = ("size", "ingest", "ingestion")
+    bounds = [dict.fromkeys(names, -i) for i in range(3)]
+    adds = [handmade.add(f"f{i}", 10 + i, bounds=(one, one)) for i, one in enumerate(bounds)]
+    metadata = handmade.metadata(dict.fromkeys(names, "long"))
     table = open_table(handmade.write_log(tmp_path, [metadata, *adds]))
     assert members(table.plan_compaction(order="size")) == [["f0", "f1", "f2"]]
-    plan = table.plan_compaction(order="`size`")
-    assert members(plan) == [["f2", "f1", "f0"]]
-    layouts = plan.compare().layouts["layout"].to_pylist()
-    assert layouts == ["now", "OPTIMIZE", "by ingestion", "by `size`"]
+    for order, layout in (("`size`", "by `size`"), ("ingestion", "by `ingestion`")):
+        plan = table.plan_compaction(order=order)
+        assert members(plan) == [["f2", "f1", "f0"]]
+        layouts = plan.compare().layouts["layout"].to_pylist()
+        assert layouts == ["now", "OPTIMIZE", "by ingestion", layout]
 
 
 @pytest.mark.spark
