@@ -209,7 +209,7 @@ def test_batches_take_the_smallest_bins_first_and_equal_ones_are_said_to_be_open
     sizes = {"x": (30, 31), "y": (10, 11), "z": (20, 21)}
     adds = [handmade.add(f"{p}{size}", size, {"p": p}) for p, pair in sizes.items() for size in pair]
     files = files_of(tmp_path / "different", *adds, p="string")
-    plan = planned(files, Thresholds(100, 100, batch_size=65))
+    plan = planned(files, Thresholds(100, 100, batch_size=62))
     assert plan.bins["batch_id"].to_pylist() == [1, 0, 0]
     assert plan.batches.to_pydict() == {
         "batch_id": [0, 1],
@@ -219,7 +219,7 @@ def test_batches_take_the_smallest_bins_first_and_equal_ones_are_said_to_be_open
         "num_deletion_vectors": [0, 0],
         "num_files_added": [2, 1],
     }
-    assert "into 2 commits, smallest bins first, each of one bin or of at most 65 B." in plan.explain()
+    assert "into 2 commits, smallest bins first, each of one bin or of at most 62 B." in plan.explain()
     assert (plan.num_batches, plan.exact.commits) == (2, True)
     equal = [handmade.add(f"{p}{i}", 10 + i, {"p": p}) for p in "xy" for i in range(2)]
     files = files_of(tmp_path / "equal", *equal, p="string")

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction_kit.plan.packing import Packer, batch_of_bins
+from compaction_kit.plan.packing import Packer
 
 # Its size, its partition, and whether it is to be packed.
 File = tuple[int, int, bool]
@@ -42,26 +42,3 @@ def test_sums_beyond_a_32_bit_integer_and_a_huge_maximum_do_not_overflow() -> No
     files = [(2**40, 0, True)] * 5
     assert bins_of(files, 2**63 - 1) == [[0, 1, 2, 3, 4]]
     assert bins_of(files, 2**41) == [[0, 1], [2, 3]]
-
-
-def packed_by_size(sizes: list[int], batch_size: int) -> list[list[int]]:
-    """Delta's binPackBySize, word for word."""
-    batches: list[list[int]] = []
-    current: list[int] = []
-    total = 0
-    for i in sorted(range(len(sizes)), key=lambda i: sizes[i]):
-        if total >= batch_size or sizes[i] + total > batch_size:
-            if current:
-                batches.append(current)
-            current, total = [i], sizes[i]
-        else:
-            current.append(i)
-            total += sizes[i]
-    return [*batches, current] if current else batches
-
-
-@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 120))
-def test_bins_go_into_batches_as_in_delta(sizes: list[int], batch_size: int) -> None:
-    batches = batch_of_bins(np.array(sizes, np.int64), batch_size)
-    found = [np.flatnonzero(batches == number).tolist() for number in range(batches.max(initial=-1) + 1)]
-    assert found == [sorted(batch) for batch in packed_by_size(sizes, batch_size)]
