@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
-from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints, find_segment, list_log, log_file
+from compaction_kit.log.listing import LogFile, complete_checkpoints, find_segment, list_log, log_file
 from compaction_kit.storage import open_store
 from tests.refusals import refused
 
@@ -29,13 +29,6 @@ def test_a_checkpoint_counts_if_all_its_parts_are_of_one_attempt_and_one_file_is
     assert len(find_segment([*files, *parts(3, {2}, 3)]).checkpoint) == 3
     assert complete_checkpoints([*parts(3, {1}, 2), *parts(3, {2, 3}, 3)]) == {}
     assert complete_checkpoints([*parts(3, {1, 2}, 2), checkpoint(3)]) == {3: (checkpoint(3),)}
-
-
-def test_the_uuid_of_a_checkpoint_may_have_letters_of_either_case() -> None:
-    uuid = "80a083e8-7026-4e79-81be-64bd76c43a11"
-    for name in (f"{2:020}.checkpoint.{one}.json" for one in (uuid, uuid.upper())):
-        assert complete_checkpoints([log_file(name, 10)]) == {2: (log_file(name, 10),)}
-    assert log_file(f"{2:020}.checkpoint.{uuid[:-1]}.json").kind is Kind.OTHER
 
 
 def test_a_version_that_can_t_be_read_is_refused_with_what_can() -> None:

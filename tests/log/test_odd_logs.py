@@ -9,7 +9,6 @@ import time
 import warnings
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from compaction_kit import open_table
@@ -65,11 +64,6 @@ def test_an_action_that_is_null_is_none(tmp_path: Path) -> None:
     assert found.log.actions(0).equals(expected.log.actions(0))
     assert found.auto_compaction().to_dict() == expected.auto_compaction().to_dict()
     assert found.forecast().arrivals.equals(expected.forecast().arrivals)
-
-
-def test_a_partition_value_of_a_column_without_a_name_is_passed_over(tmp_path: Path) -> None:
-    handmade.write_log(tmp_path, [handmade.add("a", partition={"": "x"})])
-    assert open_table(tmp_path).files().to_arrow()["path"].to_pylist() == ["a"]
 
 
 NO_SENSE = [
@@ -171,16 +165,6 @@ def test_a_checkpoint_that_is_cut_or_lacks_a_sidecar_is_named(
     if share == "a pipe":
         os.mkfifo(file)
     refused(open_table(tmp_path).files, CorruptLogError, file.name)
-
-
-@pytest.mark.parametrize("mode", ["none", "name"])
-def test_a_highest_column_id_that_is_no_number_is_passed_over(tmp_path: Path, mode: str) -> None:
-    names = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "many"}
-    handmade.write_log(
-        tmp_path,
-        [handmade.metadata(configuration=names), handmade.write_data(tmp_path, "a", pa.table({"id": [1]}))],
-    )
-    assert open_table(tmp_path).plan_purge().is_empty
 
 
 def test_odd_things_beside_the_log_are_passed_over(tmp_path: Path) -> None:

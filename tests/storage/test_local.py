@@ -51,15 +51,6 @@ def test_links_are_neither_files_nor_folders_and_names_are_utf8(store: LocalStor
     assert list(store.walk("nowhere")) == []
 
 
-def test_a_relative_path_in_a_working_folder_that_was_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    refused(lambda: open_store("table"), TableNotFoundError, "at 'table': No such file or directory; check")
-
-
 def test_new_files_replace_nothing_and_moves_leave_no_empty_folder(store: LocalStore, tmp_path: Path) -> None:
     store.create("new", b"1")
     with pytest.raises(FileExistsError):
