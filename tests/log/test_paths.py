@@ -24,16 +24,8 @@ SEGMENTS = st.sampled_from(
 )
 BEGINNINGS = st.sampled_from(
     [
-        "",
-        "/",
-        "//",
-        "///",
-        "file:/",
-        "file:///",
-        "file:/lake/sales/",
-        "file://localhost/",
-        "s3://b/",
-        "hdfs:/",
+        *("", "/", "//", "///", "file:/", "file:///"),
+        *("file:/lake/sales/", "file://localhost/", "s3://b/", "hdfs:/"),
     ]
 )
 PATHS = st.builds(
