@@ -250,10 +250,3 @@ def test_what_a_process_read_before_does_not_change_what_a_version_is_read_from(
     assert snapshot.segment == TransactionLog(table).segment()
     sizes = [path.stat().st_size for path in (file, handmade.commit_path(table, 11))]
     assert (len(snapshot.live), stats.num_commits, stats.log_bytes) == (12, 1, sum(sizes))
-
-
-def test_a_file_that_was_deleted_since_the_listing_is_named(tmp_path: Path) -> None:
-    log = open_table(handmade.write_log(tmp_path, [handmade.add("a")])).log.listed()
-    handmade.commit_path(tmp_path, 0).unlink()
-    with pytest.raises(CorruptLogError, match=r"0\.json can't be read \(.*No such file.*\): check"):
-        log.snapshot()
