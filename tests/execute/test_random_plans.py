@@ -20,7 +20,6 @@ from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import EmptyTableError
 from compaction_kit.execute.jobs import session_confs
 from tests import handmade
-from tests.chance import nightly
 from tests.conftest import QUICK
 from tests.execute.random_tables import Recipe, files_of, random_recipe
 from tests.handmade import Action
@@ -128,19 +127,15 @@ def check(recipe: Recipe, plan: CompactionPlan | None, outcome: Outcome) -> None
         assert_same_metrics(recipe, plan, outcome)
 
 
-def play(spark: SparkSession, folder: Path, recipe: Recipe, purge: bool = False) -> bool:
+def play(spark: SparkSession, folder: Path, recipe: Recipe) -> bool:
     """Make a table, plan it, and let Delta do it; returns whether it had anything to do."""
     table, where = folder / str(recipe.seed), f" WHERE {recipe.where}" if recipe.where else ""
-    statement = f"OPTIMIZE delta.`{table}`{where}"
     recipe.write(table)
     with session_confs(spark, SETTINGS | recipe.confs):
         plan: CompactionPlan | None = None
         with suppress(EmptyTableError):
-            opened = open_table(table, spark)
-            plan = opened.plan_purge(recipe.where) if purge else opened.plan_compaction(recipe.where)
-        if purge:
-            statement = f"REORG TABLE delta.`{table}`{where} APPLY (PURGE)"
-        outcome = run_statement(spark, table, statement)
+            plan = open_table(table, spark).plan_compaction(recipe.where)
+        outcome = run_statement(spark, table, f"OPTIMIZE delta.`{table}`{where}")
     try:
         check(recipe, plan, outcome)
     except AssertionError as error:
@@ -167,13 +162,6 @@ def test_random_plans_come_true(spark: SparkSession, tmp_path: Path, pytestconfi
             # PySpark takes the session that last made a DataFrame for the active one, in all threads.
             spark.createDataFrame([], "id long")
     assert rewritten > len(seeds) // 2
-
-
-@pytest.mark.parametrize(("seeds", "least"), [(range(4, 5), 1), *nightly((range(100, 130), 16))])
-def test_random_purges_come_true(spark: SparkSession, tmp_path: Path, seeds: range, least: int) -> None:
-    """Many of them have something to purge."""
-    changed = sum(play(spark, tmp_path, random_recipe(seed), purge=True) for seed in seeds)
-    assert changed >= least
 
 
 COLUMNS = """
