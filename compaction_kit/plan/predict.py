@@ -153,8 +153,9 @@ def dropped_columns(store: Store, files: Files) -> np.ndarray:
     keys = protocol.writer_features.union(metadata.configuration)
     # Writer versions 4 to 6 have the feed without its name.
     has_feed = 4 <= protocol.min_writer_version < 7 or keys & {"changeDataFeed", "delta.enableChangeDataFeed"}
-    is_off = keys & {"rowTracking", "delta.enableRowTracking"} and not metadata.tracks_rows
-    if not (metadata.may_have_dropped_columns or has_feed or is_off):
+    # Row tracking needs the feature domainMetadata, which stays when row tracking is dropped.
+    has_tracked = keys & {"domainMetadata", "delta.enableRowTracking"}
+    if not (metadata.may_have_dropped_columns or has_feed or has_tracked):
         return np.full(files.num_files, -1)
     paths = places(files.paths(np.arange(files.num_files)), store)
     if far := pc.sum(is_remote(paths)).as_py():

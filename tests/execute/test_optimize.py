@@ -225,7 +225,8 @@ def test_a_purge_is_proved_and_can_be_cancelled(spark: SparkSession, tmp_path: P
         # Once the property was unset.
         ("_change_type", {}, (4, [])),
         ("_change_type", {}, (7, ["changeDataFeed"])),
-        ("_row-id", {}, (7, ["domainMetadata", "rowTracking"])),
+        # Once the feature rowTracking was dropped.
+        ("_row-id", {}, (7, ["domainMetadata"])),
     ],
 )
 def test_a_purge_knows_the_columns_that_delta_writes_besides_the_table_s(
