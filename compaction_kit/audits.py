@@ -21,7 +21,7 @@ from compaction_kit.log.commits import COMMIT_COLUMNS, STAMP
 from compaction_kit.records import TableRows
 from compaction_kit.surveys import Facts, ReportTable, reporting, sentence
 from compaction_kit.table import open_table
-from compaction_kit.text import format_count, format_list
+from compaction_kit.text import format_count, format_list, joined_lines
 from compaction_kit.times import now, to_instant
 
 REFUTED, UNREADABLE, GONE = "refuted", "can't be read", "files are gone"
@@ -79,7 +79,7 @@ class Audit(TableRows):
     def explain(self) -> str:
         """Return the finding in a sentence, then a line per rewrite."""
         lines = map(_line, self.rows.slice(0, _MOST_ROWS).to_pylist())
-        return "\n".join([f"{self.finding}.", *lines, *self._more()])
+        return joined_lines([f"{self.finding}.", *lines, *self._more()])
 
     summary = explain
 

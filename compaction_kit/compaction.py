@@ -23,7 +23,7 @@ from compaction_kit.plan.plan import BinPlan
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
 from compaction_kit.records import plain
-from compaction_kit.text import format_count, format_size, parse_count, parse_size
+from compaction_kit.text import format_count, format_size, joined_lines, parse_count, parse_size
 
 # "auto" tries them in this order; what one leaves alone, the next one rewrites.
 STRATEGIES = (Arrow(), Optimize(), Rewrite())
@@ -73,7 +73,7 @@ class CompactionPlan(BinPlan):
 
     def explain(self) -> str:
         """Say what the plan does and why, in a few sentences."""
-        return "\n".join((*explain(self), *self.warnings))
+        return joined_lines((*explain(self), *self.warnings))
 
     summary = explain
 

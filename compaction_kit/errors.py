@@ -76,6 +76,10 @@ class CompactionKitError(Exception):
     `__context__` has what Spark, Delta, a library or the caller's own code raised.
     """
 
+    def __str__(self) -> str:
+        # Names of tables, columns and files, and SQL, may have line breaks.
+        return " ".join(super().__str__().splitlines())
+
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints: the caller's own lines, and the sentence."""
         found = traceback.extract_tb(self.__traceback__)

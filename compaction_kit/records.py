@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.text import Html, format_count, format_list, shown
+from compaction_kit.text import Html, format_count, format_list, joined_lines, shown
 
 _MOST_SKIPPED = 20
 
@@ -28,7 +28,7 @@ class Record:
         """Return the facts, one per line, with names and values aligned."""
         facts = self.facts()
         width = max(map(len, facts), default=0) + 4
-        return "\n".join(f"{name:<{width}}{value}" for name, value in facts.items())
+        return joined_lines(f"{name:<{width}}{value}" for name, value in facts.items())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values: sizes in bytes, times in ISO 8601, durations in seconds.

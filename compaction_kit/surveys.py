@@ -21,7 +21,7 @@ from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.records import TableRows
 from compaction_kit.table import open_table
-from compaction_kit.text import as_html_table, element, format_count, format_size
+from compaction_kit.text import as_html_table, element, format_count, format_size, joined_lines
 from compaction_kit.times import in_zone, session_zone
 
 # Each log is read by several threads already; more tables at once take memory and are hardly faster.
@@ -102,7 +102,7 @@ class Survey(TableRows):
         aligned = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in lines]
         failed = map(": ".join, self._failed())
         more = self._rest(len(rows), _MOST_LINES, "more table")
-        return "\n".join([f"{self.finding}.", *aligned, *more, *failed, *self._skipped()])
+        return joined_lines([f"{self.finding}.", *aligned, *more, *failed, *self._skipped()])
 
     def plot(self) -> "plots.Chart":
         """Draw the number of files of each table, of small files, and of files after compaction."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, show_value
 from compaction_kit.files import Files
 from compaction_kit.forecast import Forecast, forecast
 from compaction_kit.handle import Handle, open_handle
@@ -381,8 +381,8 @@ class Table:
 
     def __repr__(self) -> str:
         with suppress(Exception):
-            return f'Table("{self.name}", version {self.version})'
-        return f'Table("{self.name}", which can\'t be read)'
+            return f"Table({show_value(self.name)}, version {self.version})"
+        return f"Table({show_value(self.name)}, which can't be read)"
 
 
 # With columns and errors, so that help() shows them too.

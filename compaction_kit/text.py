@@ -127,6 +127,11 @@ def format_list(words: Sequence[object], most: int = 5, separator: str = ", ") -
     return separator.join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
+def joined_lines(lines: Iterable[str | None]) -> str:
+    """Join lines, without empty ones; a name with line breaks stays on its line."""
+    return "\n".join(" ".join(line.splitlines()) for line in lines if line)
+
+
 def format_seconds(seconds: float) -> str:
     """Format seconds: "4.2 ms", "0.42 s", "1.3 s", "42 s", "10 min", "2 min 5 s", "3 h 4 min"."""
     if not seconds:

@@ -21,6 +21,7 @@ from compaction_kit.text import (
     format_list,
     format_seconds,
     format_size,
+    joined_lines,
     shown,
 )
 
@@ -81,7 +82,7 @@ class Verdict:
         return cls(kind, (*past, *now)) if past or now else None
 
     def __str__(self) -> str:
-        return "\n".join(self.sentences)
+        return joined_lines(self.sentences)
 
     def _repr_html_(self) -> Html:
         first, *others = self.sentences

@@ -62,6 +62,16 @@ def test_a_folder_that_may_not_be_read_is_not_called_no_table(tmp_path: Path) ->
     table.chmod(0o755)
 
 
+def test_a_name_with_line_breaks_stays_in_its_sentence(tmp_path: Path) -> None:
+    name = "two\nlines"
+    data = [handmade.metadata({name: "long"}), handmade.add("a"), handmade.add("b")]
+    table = open_table(handmade.write_log(tmp_path / name, data))
+    for text in (repr(table), table.plan_compaction(order=name).explain(), survey(tmp_path).summary()):
+        assert "two lines" in text
+        assert name not in text
+    refused(partial(open_table, tmp_path / f"no {name}"), errors.TableNotFoundError, "no two lines")
+
+
 def test_a_minimum_above_the_maximum_is_warned_of(spark: SparkSession, shaped: Path, confs: SetConf) -> None:
     table = open_table(shaped, spark)
     most = 3 * int(table.files().sizes.mean())

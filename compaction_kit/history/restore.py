@@ -25,7 +25,14 @@ from compaction_kit.log.snapshot import file_keys, without
 from compaction_kit.records import Plan, Record
 from compaction_kit.retention import GUARD, PROPERTY
 from compaction_kit.session import quiet_errors
-from compaction_kit.text import format_count, format_files, format_list, format_size, parse_count
+from compaction_kit.text import (
+    format_count,
+    format_files,
+    format_list,
+    format_size,
+    joined_lines,
+    parse_count,
+)
 
 # RESTORE joins the files of two versions, which takes longer for fewer files than reading them here.
 _MANY_FILES = 100_000
@@ -116,7 +123,7 @@ class RestorePlan(Plan):
                 f"Version {self.target} has the same files as version {self.version}: RESTORE would {what} "
                 f"version {self.version + 1}."
             ]
-        return "\n".join(filter(None, [*lines, self._obstacle()]))
+        return joined_lines([*lines, self._obstacle()])
 
     @quiet_errors()
     def run(self, progress: Callable[[], object] | None = None) -> RestoreResult:

@@ -24,7 +24,14 @@ from compaction_kit.retention import parse_retention
 from compaction_kit.sinklog.policy import BatchFile, Kind, Policy, needed_files, read_entries, setting
 from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, project
 from compaction_kit.storage import LocalStore, Store, local_store, open_store
-from compaction_kit.text import format_count, format_seconds, format_size, parse_count, parse_number
+from compaction_kit.text import (
+    format_count,
+    format_seconds,
+    format_size,
+    joined_lines,
+    parse_count,
+    parse_number,
+)
 from compaction_kit.times import millis
 
 _SINK_FOLDER = "_spark_metadata"
@@ -297,7 +304,7 @@ class SinkLog(Record):
                 "loads all of them into its driver's memory. The sink's option retention drops old entries; "
                 "a Delta table needs no such log."
             )
-        return "\n".join(lines)
+        return joined_lines(lines)
 
     def facts(self) -> dict[str, str]:
         """Return the log for people: name and value."""

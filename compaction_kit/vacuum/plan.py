@@ -16,7 +16,14 @@ from compaction_kit.handle import Handle
 from compaction_kit.history.readable import YES, FilesByVersion, read_files_by_version
 from compaction_kit.records import Plan
 from compaction_kit.retention import IGNORE_RETAIN, cutoff, in_words
-from compaction_kit.text import as_html_table, format_count, format_files, format_list, format_size
+from compaction_kit.text import (
+    as_html_table,
+    format_count,
+    format_files,
+    format_list,
+    format_size,
+    joined_lines,
+)
 from compaction_kit.times import show_time
 from compaction_kit.vacuum import decide
 from compaction_kit.vacuum.run import VacuumResult, delete, ranges, reporting, still_there
@@ -135,7 +142,7 @@ class VacuumPlan(WithFiles, Plan):
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
                 f"{in_words(self.table_retention)}, the table property; run() keeps them for {retention}."
             )
-        return "\n".join(filter(None, [*lines, self.warning]))
+        return joined_lines([*lines, self.warning])
 
     summary = explain
 
