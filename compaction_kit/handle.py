@@ -34,6 +34,10 @@ class Handle:
     def __post_init__(self) -> None:
         self.log = TransactionLog(self.store)
 
+    def __reduce__(self) -> tuple[type, tuple[str, Store]]:
+        # For copy.deepcopy and pickle: a session can't be copied.
+        return type(self), (self.name, self.store)
+
     @property
     def folder_name(self) -> str:
         """The name of its folder, without those that it is in."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,6 +71,11 @@ def test_a_name_with_line_breaks_stays_in_its_sentence(tmp_path: Path) -> None:
         assert "two lines" in text
         assert name not in text
     refused(partial(open_table, tmp_path / f"no {name}"), errors.TableNotFoundError, "no two lines")
+
+
+def test_a_plan_with_a_session_can_be_copied(spark: SparkSession, shaped: Path) -> None:
+    plan = open_table(shaped, spark).plan_compaction()
+    assert deepcopy(plan).explain() == plan.explain()
 
 
 def test_a_minimum_above_the_maximum_is_warned_of(spark: SparkSession, shaped: Path, confs: SetConf) -> None:
