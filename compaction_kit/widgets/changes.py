@@ -100,7 +100,9 @@ class Changes(Watched):
         self.restoring = Job("name", "Stop; nothing is changed unless it is committed by then")
         self.searching, self.surveying, self.finding, self.following = (Lookup("root") for _ in range(4))
         self.measuring, self.predicting = Lookup("table"), Lookup("plan")
-        self.reading, self.sampling, self.comparing, self.quoting = (Lookup("files") for _ in range(4))
+        # The former versions stay on screen while they are read again.
+        self.reading = Lookup("table")
+        self.sampling, self.comparing, self.quoting = (Lookup("files") for _ in range(3))
         self.planning_restore, self.planning_vacuum = Lookup("files"), Lookup("files")
         self.jobs = [job for job in vars(self).values() if isinstance(job, Job)]
         self.observe(self._on_opened, "opened")
@@ -111,10 +113,6 @@ class Changes(Watched):
         fields, restored = ("table", "files", "plan"), self.planning_restore.asked
         differ = [name for name in fields if getattr(change.old, name) is not getattr(change.new, name)]
         self.forget(*differ)
-        former, files = change.old.files, change.new.files
-        # The latest version is followed; one that was chosen stays.
-        if files is not None and (former is None or self.version == former.version):
-            self.version = files.version
         if differ[:1] == ["files"] and restored:
             # Others have committed: what was asked for is planned again, with what it undoes of theirs.
             self.plan_restore(*restored)

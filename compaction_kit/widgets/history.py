@@ -104,13 +104,17 @@ def history_part(state: WorkbenchState) -> Part:
     """
 
     def past() -> Any:
-        return state.reading.value
+        return state.reading.value if state.files is not None else None
 
     def earlier() -> int | None:
         return state.version if past() and state.version < past().latest else None
 
+    def shown() -> int:
+        # A later version was just made, and the list is being read again.
+        return min(state.version, past().latest)
+
     def sentence() -> str:
-        return _version_sentence(past().versions, state.version) if past() else ""
+        return _version_sentence(past().versions, shown()) if past() else ""
 
     def refusal() -> str:
         is_it = pc.field("version") == state.version
@@ -118,13 +122,13 @@ def history_part(state: WorkbenchState) -> Part:
         return f"Version {state.version} {_GONE[can]}." if can in _GONE else ""
 
     def lifetimes() -> Any:
-        return past() and (plots.lifetimes, past().lives, past().versions, state.version)
+        return past() and (plots.lifetimes, past().lives, past().versions, shown())
 
     def records() -> tuple[Any, ...]:
         figures = (lifetimes(), (plots.readability, past().versions)) if past() else ()
         return (sentence() or None, *(draw(*tables) for draw, *tables in figures))
 
-    (time, time_error), folds = _time_field(state), _commit_folds(state)
+    (time, time_error), folds = _time_field(state), _commit_folds(state, past)
     details = w.VBox([time, time_error, Text("text", "version-text", sentence)])
     figure = FigureView("ck-lifetimes-figure", lifetimes)
     return Part(
@@ -159,8 +163,10 @@ def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> P
     job.report(0.5, f"Read {text.format_count(len(versions), 'version')}; reading when each file lived")
     rows = [*map(partial(_cells, session_zone()), reversed(versions.to_pylist()))]
     found = Past(versions, table.log.lifetimes()[1], rows, versions["version"][-1].as_py())
-    # The log may no longer list the version that was chosen.
-    if files is state.files and state.version not in versions["version"].to_pylist():
+    former, listed = state.reading.value, versions["version"].to_pylist()
+    # One that was chosen stays, as long as the log lists it; the latest one is followed.
+    stays = former is not None and state.version != former.latest and state.version in listed
+    if files is state.files and not stays:
         state.version = found.latest
     return found
 
@@ -232,7 +238,7 @@ def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
     return w.VBox([grid, hint, *below]).add_class("ck-listed")
 
 
-def _commit_folds(state: WorkbenchState) -> w.Accordion:
+def _commit_folds(state: WorkbenchState, past: Callable[[], Any]) -> w.Accordion:
     """Fold away the actions of the chosen version's commit, and the first rows of the version."""
     sampling, quoting = state.sampling, state.quoting
 
@@ -255,7 +261,7 @@ def _commit_folds(state: WorkbenchState) -> w.Accordion:
         "Actions of this commit": w.VBox([JobBar(quoting, "ck-quoting"), actions]),
         "Rows of this version": w.VBox([button, JobBar(sampling, "ck-sampling"), rows]),
     }
-    return fold(lambda: state.reading.value, **folds)
+    return fold(past, **folds)
 
 
 def _rows_table(found: Any) -> text.Html:

@@ -907,7 +907,11 @@ def test_an_earlier_version_is_read_and_restored(own_bench: Workbench, own: Path
     assert said(bench, "ck-rows") == ""
     assert not is_shown(at(bench, "ck-restore-choice", "History"))
     click(bench, "ck-ask-restore", "History")
+    hidden: list[Any] = []
+    at(bench, "ck-past").layout.observe(hidden.append, "display")
     click(bench, "ck-restore", "History")
+    # The list stays where it is, and so does the page.
+    assert hidden == []
     assert table.version == latest + 1 == state.version
     assert table.diff(1, latest + 1).same_content
 
