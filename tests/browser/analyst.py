@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import deltalake
@@ -169,10 +170,10 @@ def top_of(page: Page, selector: str) -> int:
 
 
 def tops_of_rail(page: Page) -> list[int]:
-    """How far below the top the parts begin, in windows from wide to narrow."""
+    """How far below the top the parts begin, in high and in low windows from wide to narrow."""
     tops = []
-    for width in (_WINDOW["width"], 1280, 1200, 1000, 900, 820):
-        page.set_viewport_size({"width": width, "height": _WINDOW["height"]})
+    for height, width in product((_WINDOW["height"], 720), (_WINDOW["width"], 1280, 1200, 1000, 900, 820)):
+        page.set_viewport_size({"width": width, "height": height})
         places_when_still(page)
         # What moves with the window is laid out a little later.
         page.wait_for_timeout(300)
