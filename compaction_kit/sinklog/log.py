@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from compaction_kit import plots
 from compaction_kit.active import active_spark
-from compaction_kit.errors import InvalidArgumentError, NotASinkLogError, TableNotFoundError
+from compaction_kit.errors import InvalidArgumentError, NotASinkLogError, TableNotFoundError, show_value
 from compaction_kit.folder import walk, warn_of
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.records import Record
@@ -124,6 +124,8 @@ def sink_log(path: str | Path, policy: Policy | None = None) -> "SinkLog":
     if policy is None:
         session = active_spark()
         policy = Policy() if session is None else Policy.of_session(kind, session.conf.get)
+    if not isinstance(policy, Policy):
+        raise InvalidArgumentError(f"policy={show_value(policy)} is no policy: give a sinklog.Policy.")
     needed = needed_files(listed)
     entries = pa.concat_tables([read_entries(store, file.name, kind) for file in needed])
     return SinkLog(str(path), Path(store.root), kind, listed, needed, entries, policy, datetime.now(UTC))

@@ -117,6 +117,8 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
         ("commits", "holds no log of a file sink"),
     ):
         refused(partial(sink_log, tmp_path / name), NotASinkLogError, words)
+    log = partial(sink_log, make_log(tmp_path / "sources" / "0", b0="v1"))
+    refused(partial(log, 5), InvalidArgumentError, "policy=5 is no policy")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
