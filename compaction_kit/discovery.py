@@ -15,10 +15,10 @@ from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import full_name, identifiers, name_parts, plain_path, quoted
 from compaction_kit.storage import is_folder, local_path, open_store, path_text
-from compaction_kit.table import open_table
+from compaction_kit.table import Table, open_table
 
 _FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
-Where = str | Path | Iterable[str | Path]
+Where = str | Path | Table | Iterable[str | Path | Table]
 
 
 class Discovered(NamedTuple):
@@ -62,7 +62,8 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
 def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:
     """Return what to survey in words, and the tables; see `survey` for `where` and the errors."""
     is_list = isinstance(where, Iterable) and not isinstance(where, (str, bytes))
-    names: Sequence[Any] = [*where] if is_list else [where]  # type: ignore[misc]
+    given: Sequence[Any] = [*where] if is_list else [where]  # type: ignore[misc]
+    names = [one.name if isinstance(one, Table) else one for one in given]
     for one in names:
         if not isinstance(one, (str, Path)) or not str(one).strip():
             raise InvalidArgumentError(
@@ -70,7 +71,7 @@ def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]
             )
     if is_list:
         return "the list", Discovered([(str(one), str(one)) for one in names], [])
-    name = str(where)
+    name = str(names[0])
     store = open_store(name)
     if store.is_folder():
         return name, _in_folder(local_path(name) if store.is_local else name)

@@ -141,9 +141,9 @@ def survey(
     read has a row that says why.
 
     Args:
-        where: A Delta table, or a folder with Delta tables (see `find_tables`); or a list of paths and names
-            of tables; or, with a Spark session, the name of a schema, catalog.schema, catalog or table, with
-            backticks where it needs them.
+        where: A Delta table, or a folder with Delta tables (see `find_tables`); or a list of paths, names
+            and open tables; or, with a Spark session, the name of a schema, catalog.schema, catalog or
+            table, with backticks where it needs them.
         spark: The session whose catalog and OPTIMIZE settings are used; None for the active session, if any.
         max_file_size: The target file size of the compaction. None: OPTIMIZE's setting in the session, or
             1 GiB.

@@ -118,7 +118,7 @@ def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> Non
         tmp_path / "folder": "no _delta_log folder",
         "x" * 5_000: "^No table at 'xxx.*x': File name too long",
     }
-    found = survey([*says, lake / "many"]).to_arrow()
+    found = survey([*says, open_table(lake / "many")]).to_arrow()
     assert found["table"].to_pylist() == [str(name) for name in [lake / "many", *says]]
     fine, *told = found["error"].to_pylist()
     assert fine is None
