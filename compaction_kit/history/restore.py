@@ -126,11 +126,12 @@ class RestorePlan(Plan):
         return joined_lines([*lines, self._obstacle()])
 
     @quiet_errors()
-    def run(self, progress: Callable[[], object] | None = None) -> RestoreResult:
+    def run(self, progress: bool | Callable[[], object] | None = None) -> RestoreResult:
         """Restore the version by Delta's RESTORE.
 
         Args:
-            progress: Called now and then; an exception that it raises cancels the run.
+            progress: Called now and then; an exception that it raises cancels the run. There is no bar for
+                True.
 
         Raises:
             StalePlanError: The table has changed since the plan was made.
@@ -140,10 +141,11 @@ class RestorePlan(Plan):
         """
         start, tag, handle = time.monotonic(), uuid.uuid4().hex[:8], self.handle
         handle.warn_of_commit_risk()
+        look = progress if callable(progress) else lambda: None
 
         def commit(spark: SparkSession) -> None:
             _check(self)
-            run_cancellable(spark, lambda: _commit(self, spark), progress or (lambda: None))
+            run_cancellable(spark, lambda: _commit(self, spark), look)
 
         try:
             done = restored(handle, "restore", tag, {}, commit)
