@@ -152,9 +152,14 @@ class Clustering:
     """
 
     def __init__(
-        self, files: Files, columns: Sequence[str], rules: SessionRules, among: np.ndarray | None = None
+        self,
+        files: Files,
+        columns: Sequence[str],
+        rules: SessionRules,
+        is_later: np.ndarray,
+        among: np.ndarray | None = None,
     ):
-        """Take live files, and which of them to choose from, bool."""
+        """Take live files, which of them come after the others of a cube, and which to choose from, bool."""
         self.columns, self._files = tuple(columns), files
         self._among = np.ones(files.num_files, dtype=bool) if among is None else among
         tags = files.snapshot.clustering_tags
@@ -168,7 +173,7 @@ class Clustering:
         self._is_foreign = _differs(one_array(tags["clustering_provider"]), _PROVIDER)
         places = state_order(one_array(files.snapshot.live["path"]), rules.snapshot_partitions)
         # Files without a cube come first.
-        order = np.lexsort((places, cube_of))
+        order = np.lexsort((places, is_later, cube_of))
         is_apart = self._is_other | self._is_foreign
         self.cubed = CubedFiles(
             files.sizes, _logical_bytes(files), cube_of, is_apart, order[self._among[order]], rules.cubes

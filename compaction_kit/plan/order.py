@@ -15,11 +15,11 @@ _WORD = 4
 _PIECE = 1 << 15
 
 
-def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int) -> np.ndarray:
+def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int, is_later: np.ndarray) -> np.ndarray:
     """Order files as OPTIMIZE does: by partition, smallest first, equal sizes as in Delta's snapshot.
 
     `groups` numbers the partition of each file; spark.databricks.delta.snapshotPartitions decides among
-    equals. Returns positions.
+    equals, after `is_later` (bool). Returns positions.
     """
     sizes = files.sizes
     largest, num_groups = int(sizes.max(initial=0)), int(groups.max(initial=0)) + 1
@@ -34,7 +34,7 @@ def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int) -> np.nd
         # Each run of equals is put in order by itself.
         run = np.cumsum(np.r_[True, ~same])[tied]
         ranks = state_order(files.paths(order[tied]).combine_chunks(), snapshot_partitions)
-        order[tied] = order[tied][np.lexsort((ranks, run))]
+        order[tied] = order[tied][np.lexsort((ranks, is_later[order[tied]], run))]
     return order
 
 

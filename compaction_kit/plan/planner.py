@@ -63,11 +63,16 @@ class Planner:
             )
         self.files, self.rules, self._make_model = files, rules, make_model
         self.dropped, self.to_purge = dropped, None
+        self._is_later = np.zeros(files.num_files, dtype=bool)
         if dropped is not None:
+            # A purge lists files with dropped columns before the others (filterFilesToReorg).
+            self._is_later = dropped < 0
             every_vector = Thresholds(min_file_size=0, max_deleted_rows_ratio=0)
             self.to_purge = candidates(files, every_vector)[1] | (dropped >= 0)
         columns = clustering_columns(files.snapshot)
-        self.clustering = Clustering(files, columns, rules, self.to_purge) if columns else None
+        self.clustering = (
+            Clustering(files, columns, rules, self._is_later, self.to_purge) if columns else None
+        )
         types = files.snapshot.metadata.column_types if rules.by_type else None
         has_times = types and any(types[name] == "timestamp" for name in files.partition_columns)
         zone = parse_time_zone(rules.time_zone) if rules.time_zone and has_times else None
@@ -142,7 +147,8 @@ class Planner:
     def _make_packer(self, order: str) -> Packer:
         files, groups = self.files, self.groups
         if order == SIZE:
-            return Packer(by_size(files, groups, self.rules.snapshot_partitions), files.sizes, groups)
+            by = by_size(files, groups, self.rules.snapshot_partitions, self._is_later)
+            return Packer(by, files.sizes, groups)
         column = column_of(order)
         if column is None:
             keys = [files.to_arrow()["modification_time"].cast(pa.int64()).to_numpy()]

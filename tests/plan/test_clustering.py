@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -147,6 +148,21 @@ def test_each_cube_has_a_state_and_counts_in_what_optimize_reports(tmp_path: Pat
     one = plan_cubes({"a": [1]}, full=True)
     single = "no file is new, and there is no other cube to merge"
     assert f"Nothing to do, because {single}." in str(Verdict.of(one.source, one))
+
+
+@pytest.mark.parametrize(("clustered", "size"), [(False, 512 << 20), (True, 75 << 30)])
+def test_a_purge_packs_files_with_dropped_columns_first(tmp_path: Path, clustered: bool, size: int) -> None:
+    """As DeltaPurgeOperation lists them; two files fill a bin."""
+    feed = handmade.metadata({"id": "long"}, configuration={"delta.enableChangeDataFeed": "false"})
+    actions = [*(handmade.clustered_by("id") if clustered else []), feed]
+    for number, name in enumerate("abcd"):
+        has_dropped = name in "ac"
+        rows = pa.table({"id": [number]} | ({"dropped": [0]} if has_dropped else {}))
+        fields = handmade.write_data(tmp_path, name, rows)["add"] | {"size": size}
+        actions.append({"add": fields if has_dropped else fields | {"deletionVector": handmade.vector(name)}})
+    files = open_table(handmade.write_log(tmp_path, actions)).plan_purge().files.to_pylist()
+    bins = [{row["path"] for row in files if row["bin_id"] == number} for number in range(2)]
+    assert bins == [{"a", "c"}, {"b", "d"}]
 
 
 def test_clustering_columns_are_named_as_in_sql_and_need_the_feature(tmp_path: Path) -> None:
