@@ -30,6 +30,8 @@ _STRATEGIES = {
 }
 _HINT = "Counts files without running your query; compactions are predicted with the sizes chosen in Plan."
 _EXAMPLE = "SELECT count(*) FROM {{table}} WHERE {0}, or a condition alone: {0}"
+# The names of columns that Spark reads as such without quotes, in a query's condition too.
+_PLAIN = re.compile(r"(?!(?:select|with|true|false|null|current_path)$)[a-z_]\w*", re.ASCII | re.IGNORECASE)
 _NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
 
 
@@ -185,7 +187,7 @@ def _condition(files: Files | None) -> str:
     names = files and (files.partition_columns or files.data_columns)
     if files is None or not names:
         return "p = 1"
-    column = names[0] if names[0].isascii() and names[0].isidentifier() else quoted(names[0])
+    column = names[0] if _PLAIN.fullmatch(names[0]) else quoted(names[0])
     if not files.partition_columns or not files.num_files:
         return f"{column} IS NOT NULL"
     value = files.partitions[f"partition.{names[0]}"][0].as_py()

@@ -984,8 +984,9 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
 
 @pytest.mark.usefixtures("spark")
 def test_the_example_of_a_condition_selects_files_whatever_the_names(tmp_path: Path) -> None:
-    for number, (name, value) in enumerate({"q `q`": "O'Hare", "2024": "back\\slash", "p": None}.items()):
-        adds = [add(one or "null", partition={name: one}) for one in (value, "other")]
+    values = {"q `q`": "O'Hare", "2024": "back\\slash", "p": None, "select": "1"}
+    for number, (name, value) in enumerate(values.items()):
+        adds = [add(f"f{place}", partition={name: one}) for place, one in enumerate((value, "other"))]
         columns = metadata({"id": "long", name: "string"}, [name])
         bench = made(Path(write_log(tmp_path / str(number), [columns, *adds])))
         show(bench, "Plan")
@@ -995,6 +996,10 @@ def test_the_example_of_a_condition_selects_files_whatever_the_names(tmp_path: P
         choose(bench, where=example)
         assert bench.state.files is not None
         assert (bench.state.files.num_files, bench.state.input_error) == (1, "")
+        # `select` would begin a whole query.
+        bench.state.query = example
+        click(bench, "ck-count")
+        assert bench.state.predicting.error == ""
 
 
 @pytest.mark.usefixtures("spark")
