@@ -36,7 +36,7 @@ class Prediction(anywidget.AnyWidget):
 
     def _still(self) -> Html:
         """The question, and the answer folded below it, where nothing can be guessed."""
-        text = f"{self.answer:,}" if not self.choices else self.answer
+        text = f"{self.answer:,.15g}" if not self.choices else self.answer
         answer = element("p", f"{text} {self.unit}".strip() + (f": {self.why}" if self.why else "."))
         choices = [element("ul", *(element("li", choice) for choice in self.choices))] if self.choices else []
         folded = element("details", element("summary", "The answer"), answer)
