@@ -213,10 +213,37 @@ def prepare_read(query: ParsedQuery, frame: DataFrame, version: int) -> Read:
             )
         # Columns by position: a query may return two with the same name.
         rows = rows.toDF(*[f"column{position}" for position in range(len(rows.columns))])
-        return Read(query, version, rows, rows.inputFiles())
+        return Read(query, version, rows, _files_of(rows))
     except SPARK_ERRORS as error:
         what = f'query="{query.name}" can\'t be used at version {version}'
         raise InvalidArgumentError(f"{what}: {reason_of(error)}.") from None
+
+
+def _files_of(rows: DataFrame) -> list[str]:
+    """Return the data files that a query opens; over Spark Connect, those that Delta doesn't skip."""
+    files = rows.inputFiles()
+    if not has_jvm(rows.sparkSession):
+        return files
+    # For its scan Spark finds more partition filters than Delta, such as those that an OR implies.
+    leaves = rows._jdf.queryExecution().sparkPlan().collectLeaves()
+    nodes = [leaves.apply(number) for number in range(leaves.size())]
+    scans = [node for node in nodes if node.getClass().getSimpleName() == "FileSourceScanExec"]
+    if all(scan.partitionFilters().isEmpty() for scan in scans):
+        return files
+    listed, opened = set[str](), set[str]()
+    for scan in scans:
+        location, filters = scan.relation().location(), scan.partitionFilters()
+        listed.update(location.inputFiles())
+        is_delta = location.getClass().getName().startswith("org.apache.spark.sql.delta.")
+        # Dynamic filters are known only once the query runs.
+        if not is_delta or filters.isEmpty() or "dynamicpruning" in filters.toString():
+            opened.update(location.inputFiles())
+            continue
+        folders = location.listFiles(filters, scan.dataFilters())
+        for folder in map(folders.apply, range(folders.size())):
+            found = folder.files()
+            opened.update(found.apply(number).getPath().toString() for number in range(found.size()))
+    return [name for name in files if name in opened or name not in listed]
 
 
 def _size(read: Read, store: Store) -> int | None:

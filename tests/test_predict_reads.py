@@ -18,7 +18,8 @@ from tests.chance import nightly
 pytestmark = pytest.mark.spark
 LIMIT = 8 * KIB
 JOIN = "SELECT a.id FROM {table} a JOIN {table} b ON a.id = b.id WHERE a.id < 50 AND b.value > 3"
-QUERIES = ["label LIKE 'a%' AND id IN (3, 600, 601)", JOIN]
+# Spark finds that the last one needs two partitions, which Delta's own skipping doesn't.
+QUERIES = ["label LIKE 'a%' AND id IN (3, 600, 601)", JOIN, "part = 'p0001' OR part = 'p0002' AND id % 2 = 0"]
 # At night.
 MORE_QUERIES = [
     "id IS NULL",
@@ -36,10 +37,14 @@ def shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(table: Path, spark: SparkSession, query: str) -> int:
-    """The files that Spark says the query opens."""
+    """The files that Spark says the query opens; those of a scan that has run, where there is only one."""
     rows = spark.read.format("delta").load(str(table))
-    made = spark.sql(query, table=rows) if "{table}" in query else rows.where(query)
-    return len(made.inputFiles())
+    if "{table}" in query:
+        return len(spark.sql(query, table=rows).inputFiles())
+    plan = rows.where(query)._jdf.queryExecution().executedPlan()
+    plan.executeCollect()
+    leaves = plan.collectLeaves()
+    return int(leaves.apply(0).metrics().apply("numFiles").value())
 
 
 def layouts_of(prediction: ReadPrediction) -> list[tuple[str, int, int]]:
