@@ -144,7 +144,8 @@ def judge_result(result: CompactionResult) -> Outcome:
 
 def judge_error(error: BaseException, before: Before, is_alone: bool = True) -> Outcome:
     """What a run that raised came to."""
-    told = str(error)
+    # As it was raised: str() joins the lines of a sentence, and here no name has any.
+    told = BaseException.__str__(error)
     if not isinstance(error, CompactionKitError) or "\n" in told:
         raise Wrong(f"{type(error).__name__} is no sentence: {told[:2_000]!r}") from error
     is_failure = isinstance(error, (RunFailedError, RunCancelled, VerificationError))
