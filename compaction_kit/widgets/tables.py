@@ -129,7 +129,9 @@ def files_part(state: WorkbenchState) -> Part:
         files = call("files", where=state.where or None)
         table = f"files = ck.open_table({absolute(state.name)!r}).{files}"
         drawn = (f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})")
-        return python(table, "files.plot()", "files.by_partition()", *(drawn if column.value else ()))
+        # The columns to choose from are those of the table that was open when they were last shown.
+        is_of_table = state.files is not None and column.value in state.files.data_columns
+        return python(table, "files.plot()", "files.by_partition()", *(drawn if is_of_table else ()))
 
     column, ranges = ranges_by_column(
         state,

@@ -406,6 +406,10 @@ def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
     open_table(bench, folder / "nested" / "b")
     show(bench, "Files")
     assert (at(bench, "ck-partitions").value, at(bench, "ck-bins-figure").value) == ("", "")
+    assert "overlap('id')" in bench.parts[1].as_code()
+    write_log(own / "other", [metadata({"other": "long"}), add("f")])
+    open_table(bench, own / "other")
+    assert "overlap" not in bench.parts[1].as_code()
 
 
 def litter(table: Path) -> Path:
