@@ -31,6 +31,7 @@ from compaction_kit.table import Table
 from compaction_kit.verify import Fingerprint, fingerprint
 from tests import folders, handmade
 from tests.refusals import refused
+from tests.releases import since_spark
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -168,11 +169,18 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
         ("INT", "partition_by names no column"),
         ("code WORD, day DATE", 'partition_by="code WORD, day DATE" can\'t be read: '),
         ("code", 'write it as "code STRING, day DATE"'),
-        ("code DATE, day DATE", 'partition_by="code DATE, day DATE" doesn\'t fit the folders: '),
     ):
         refused(partial(interop.plan_convert, codes, partition_by), InvalidArgumentError, message)
     without_zone = partial(interop.plan_convert, codes, "code INT, day TIMESTAMP_NTZ")
     refused(without_zone, UnsupportedTableError, str(codes), "give partition_by with TIMESTAMP or STRING")
+
+
+# Before, Spark takes a folder that isn't of the type for null, and CONVERT refuses it.
+@since_spark("4.0")
+def test_types_that_do_not_fit_the_folders_are_refused(codes: Path) -> None:
+    types = "code DATE, day DATE"
+    message = f'partition_by="{types}" doesn\'t fit the folders: '
+    refused(partial(interop.plan_convert, codes, types), InvalidArgumentError, message)
 
 
 def by_parts(table: Path, *more: list[handmade.Action], configuration: dict[str, str] | None = None) -> Path:
