@@ -12,8 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow.copied import BytesComparison, DataFile
@@ -22,7 +20,7 @@ from compaction_kit.arrow.refusals import data_schema, is_far, legacy_setting, r
 from compaction_kit.arrow.worker import Content, read_content
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import UnsupportedTableError, reason_of
-from compaction_kit.execute.failures import NotCompared
+from compaction_kit.execute.failures import SPARK_FAILURES, NotCompared
 from compaction_kit.execute.jobs import run_cancellable
 from compaction_kit.execute.work import Adds, no_progress
 from compaction_kit.log.paths import canonical_paths, is_remote, is_unreadable, places
@@ -148,6 +146,6 @@ def _read(
     try:
         read = partial(read_content, schema=columns, report=done.add, files=filesystem)
         found = run_balanced(spark, read, chunks, costs, lambda: watch(done.value / total))
-    except (PySparkException, Py4JError) as error:
+    except SPARK_FAILURES as error:
         raise NotCompared(f"executors can't run DuckDB: {reason_of(error)}") from error
     return [Content(*content) for content in found]

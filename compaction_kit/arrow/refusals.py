@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.compat import has_jvm, writes_partition_columns
 from compaction_kit.errors import UnsupportedTableError, reason_of
+from compaction_kit.execute.failures import SPARK_FAILURES
 from compaction_kit.log.paths import deletion_vector_file, is_remote, is_unreadable, places
 from compaction_kit.log.protocol import DECIMAL, ROW_COLUMNS, Metadata
 from compaction_kit.log.snapshot import Snapshot
@@ -104,7 +103,7 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
 
     try:
         reasons = spark.sparkContext.parallelize([0], 1).mapPartitions(look).collect()
-    except (PySparkException, Py4JError) as error:
+    except SPARK_FAILURES as error:
         reasons = [f"can't run Python: {reason_of(error)}"]
     if not reasons:
         return None

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark import RDD
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
+from compaction_kit.execute.failures import SPARK_FAILURES
 from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
@@ -206,7 +205,7 @@ def restored(
     try:
         with settings(handle.spark, strategy, run_id, confs) as spark:
             run(spark)
-    except (PySparkException, Py4JError, OSError):
+    except (*SPARK_FAILURES, OSError):
         # Where only the answer is lost, Delta tries again, and its own commit is in the way.
         if not commits_of(handle.store, run_id, since):
             raise

@@ -1,9 +1,15 @@
 """Translate what Spark, Delta or the disk raised into errors of this package, one sentence each."""
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
 from compaction_kit import errors
 from compaction_kit.execute.delta import is_conflict
 from compaction_kit.session import DEAD, JAVA_ENDED
 from compaction_kit.storage import Store
+
+# What a call of Spark raises, also where its Java has ended.
+SPARK_FAILURES = (PySparkException, Py4JError)
 
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 _GONE = ("No such file or directory", "FILE_NOT_EXIST", "FileNotFoundException")

@@ -4,13 +4,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from compaction_kit import errors
 from compaction_kit.execute.commits import Commit, commits_of, other_commits, removed_paths, unnamed_files
 from compaction_kit.execute.delta import is_conflict
-from compaction_kit.execute.failures import BinFailed, ContentDiffers, TableChanged, check_writable, translate
+from compaction_kit.execute.failures import (
+    SPARK_FAILURES,
+    BinFailed,
+    ContentDiffers,
+    TableChanged,
+    check_writable,
+    translate,
+)
 from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.proof import prove, prove_or_undo, unproved
 from compaction_kit.execute.result import CompactionResult
@@ -22,7 +26,7 @@ from compaction_kit.plan import BinPlan
 from compaction_kit.session import quiet_errors
 
 AUTO = "auto"
-_FAILURES = (PySparkException, Py4JError, BinFailed, TableChanged, ContentDiffers, OSError)
+_FAILURES = (*SPARK_FAILURES, BinFailed, TableChanged, ContentDiffers, OSError)
 # What the caller's own code raises to cancel, or Ctrl-C.
 _CANCELLED = (WorkCancelled, KeyboardInterrupt)
 

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import Commit, commits_of, restore, restored
 from compaction_kit.execute.delta import commit_restore
-from compaction_kit.execute.failures import translate
+from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
@@ -149,7 +147,7 @@ class RestorePlan(Plan):
 
         try:
             done = restored(handle, "restore", tag, {}, commit)
-        except (PySparkException, Py4JError, ConnectionError) as error:
+        except (*SPARK_FAILURES, ConnectionError) as error:
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):
             raise RunCancelled(f"The restore was cancelled: {_outcome(self, tag)}.") from None

@@ -14,14 +14,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from compaction_kit import errors
 from compaction_kit.compat import parse_ddl
-from compaction_kit.execute.failures import check_writable, translate
+from compaction_kit.execute.failures import SPARK_FAILURES, check_writable, translate
 from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
 from compaction_kit.folder import COLUMNS, WithFiles, look_through
 from compaction_kit.interop.manifest import partition_folders, refusal
@@ -347,7 +345,7 @@ def _compare(
             before, after = run_cancellable(spark, work, lambda: None, is_final=False)
     except BaseException as error:
         outcome = undo()
-        if isinstance(error, (PySparkException, Py4JError, OSError)):
+        if isinstance(error, (*SPARK_FAILURES, OSError)):
             raise translate(error, str(folder), outcome) from None
         if isinstance(error, (WorkCancelled, KeyboardInterrupt)):
             raise errors.RunCancelled(f"The conversion was cancelled: {outcome}.") from None

@@ -10,12 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 from compaction_kit import plots
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError, UnsupportedTableError, first_line
-from compaction_kit.execute.failures import check_writable, translate
+from compaction_kit.execute.failures import SPARK_FAILURES, check_writable, translate
 from compaction_kit.files import Files
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.paths import folder_of, places
@@ -214,7 +212,7 @@ def generate_manifest(table: Table | str | Path) -> None:
     try:
         name = table_name(table.spark, table.handle.uri)
         table.spark.sql(f"GENERATE symlink_format_manifest FOR TABLE {name}").collect()
-    except (PySparkException, Py4JError, ConnectionError) as error:
+    except (*SPARK_FAILURES, ConnectionError) as error:
         raise translate(error, store.root, "the manifest may be outdated") from None
 
 

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 from compaction_kit.errors import RunCancelled, UnsupportedTableError
-from compaction_kit.execute.failures import translate
+from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.folder import WithFiles
@@ -128,7 +126,7 @@ def delete(
                 run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
             finally:
                 spark.catalog.dropTempView(view)
-    except (PySparkException, Py4JError, OSError) as error:
+    except (*SPARK_FAILURES, OSError) as error:
         if _INLINE in str(error):
             raise UnsupportedTableError(
                 "Delta's VACUUM fails at deletion vectors that are in the log itself: rewrite their files by "
