@@ -233,11 +233,12 @@ def _files_of(rows: DataFrame) -> list[str]:
     listed, opened = set[str](), set[str]()
     for scan in scans:
         location, filters = scan.relation().location(), scan.partitionFilters()
-        listed.update(location.inputFiles())
+        names = set(location.inputFiles())
+        listed |= names
         is_delta = location.getClass().getName().startswith("org.apache.spark.sql.delta.")
         # Dynamic filters are known only once the query runs.
         if not is_delta or filters.isEmpty() or "dynamicpruning" in filters.toString():
-            opened.update(location.inputFiles())
+            opened |= names
             continue
         folders = location.listFiles(filters, scan.dataFilters())
         for folder in map(folders.apply, range(folders.size())):
