@@ -114,15 +114,16 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
     """
     before, after = handle.log.snapshot(version), handle.log.snapshot(other)
     is_alike = _way_of_reading(before) == _way_of_reading(after)
-    gone, new = map(_adds, (before, after), (after, before) if is_alike else (None, None))
+    gone = _adds(before, after if is_alike else None)
+    new = _adds(after, before if is_alike else None)
     if not gone and not new:
         return _NOTHING, _NOTHING
     spark = handle.spark
     try:
         with quiet_errors():
             # It reads both by the columns of one version.
-            with contextlib.suppress(NotCompared):
-                if is_alike:
+            if is_alike:
+                with contextlib.suppress(NotCompared):
                     found = compare_quickly(spark, after, gone, new)
                     return found, found
             with reading(spark, before.metadata):
