@@ -224,7 +224,7 @@ def test_a_full_disk_is_told(small_disk: Path, strategy: str) -> None:
     left = fails(strategy=strategy, verify=False)
     if strategy == "arrow":
         assert left == 0
-        # Whether a commit stands isn't certain after an error: what it names is never deleted.
+        # After an error it is not certain whether the commit was made: no file that it names is deleted.
         assert fails(strategy="arrow", progress=fill_for_the_commit) == plan.num_bins == len(orphans(folder))
     assert plan.run(strategy=strategy, verify=False).versions == (plan.version + 1,)
 
@@ -248,7 +248,7 @@ def test_plans_of_a_table_that_was_created_again_at_the_same_version_are_refused
 def test_a_store_has_what_versions_name_and_no_outputs_of_tries_that_failed_or_lost(
     spark: SparkSession, on_s3: Server, shaped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What can't be read is told likewise: see worker/test_files.py."""
+    """For files that can't be read, see worker/test_files.py."""
     table = open_table(on_s3.upload(shaped, tmp_path.name), spark)
     before, plan = on_s3.names(tmp_path.name), table.plan_compaction()
     denied = (403, "AccessDenied")
