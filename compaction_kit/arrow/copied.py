@@ -140,8 +140,6 @@ def _footer(file: DataFile) -> _Footer | None:
         num_rows, spans = list[int](), list[list[_Span]]()
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             chunks = [group.column(i) for i in range(group.num_columns)]
-            if any(chunk.file_path for chunk in chunks):
-                return None
             num_rows.append(group.num_rows)
             groups.append((layout, group.num_rows, *map(_alike, chunks)))
             spans.append(list(map(_span, chunks)))
