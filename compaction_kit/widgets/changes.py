@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
-from traitlets import Instance, Int, Unicode
+from traitlets import HasTraits, Instance, Int, Unicode
 
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import CompactionKitError, InvalidArgumentError, RunCancelled
@@ -20,7 +20,7 @@ from compaction_kit.query import with_table
 from compaction_kit.reads import ReadComparison
 from compaction_kit.table import Table
 from compaction_kit.text import parse_size
-from compaction_kit.widgets.job import Job, Lookup, Watched, attempt
+from compaction_kit.widgets.job import Job, Lookup, attempt
 
 WAITING = "Waiting for Spark to start; it starts only once"
 # The name, the predicate, the least and the largest size, the order, the budget, `full` and `by_output`.
@@ -74,7 +74,7 @@ def spark_of(table: Table, job: Job) -> SparkSession:
     return table.spark
 
 
-class Changes(Watched):
+class Changes(HasTraits):
     """The open table, the work about it, the plans that change it, and what that does to a query."""
 
     name = Unicode("", help="The table to open; empty for none")

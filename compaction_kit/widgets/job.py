@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from traitlets import All, Enum, EventHandler, Float, HasTraits, Instance, Unicode
 from traitlets import Any as AnyTrait
-from traitlets.log import get_logger
+from traitlets import Enum, Float, HasTraits, Instance, Unicode
 
 from compaction_kit.errors import CompactionKitError, RunCancelled, first_line
 from compaction_kit.session import DEAD, JAVA_ENDED
@@ -24,25 +23,6 @@ _ENDING_SECONDS = 10.0
 _CANCELLED = "Cancelled: nothing was changed."
 Work = Callable[["Job"], Any]
 T = TypeVar("T")
-
-
-class Watched(HasTraits):
-    """Traits that views observe; a view that fails stops neither another view nor the code that sets a trait.
-
-    In traitlets, an observer's exception ends the assignment: later observers are not called, and the code
-    after it does not run.
-    """
-
-    def observe(self, handler: Callable[[Any], object], names: Any = All, type: Any = "change") -> None:
-        """See `HasTraits.observe`; what the handler raises is logged, as in ipywidgets."""
-
-        def call(change: Any) -> None:
-            try:
-                handler(change)
-            except Exception:
-                get_logger().warning("A view failed to show %s", change.name, exc_info=True)
-
-        super().observe(handler if isinstance(handler, EventHandler) else call, names, type)
 
 
 def sentence_of(error: Exception) -> str:
@@ -71,7 +51,7 @@ def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     return len(one) == len(other) and all(equal)
 
 
-class Job(Watched):
+class Job(HasTraits):
     """One piece of work at a time, in a thread of its own.
 
     The work is called with the job and calls `report()` now and then, which raises if the job was cancelled.

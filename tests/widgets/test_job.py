@@ -1,18 +1,16 @@
 """Work in the background, what is shown of it, and sizes that are typed and moved."""
 
-import logging
 import threading
 import time
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from traitlets import Int, observe
 
 from compaction_kit.errors import InvalidArgumentError, RunFailedError
 from compaction_kit.text import GIB, MIB
 from compaction_kit.widgets.fields import Grid, SizeSlider
-from compaction_kit.widgets.job import Job, Lookup, Watched
+from compaction_kit.widgets.job import Job, Lookup
 from compaction_kit.widgets.parts import JobBar
 from tests.processes import run_python
 from tests.widgets.pages import SECONDS, held
@@ -181,34 +179,6 @@ for _ in range(2):
     begun.wait()
 """
     assert run_python("-c", lines).stdout == "ended\n" * 2
-
-
-class _Seen(Watched):
-    number = Int(0)
-    double = Int(0)
-
-    @observe("number")
-    def _make(self, _: object) -> None:
-        self.double = 2 * self.number
-
-
-def test_a_view_that_fails_stops_no_other_and_nobody_who_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> None:
-        raise OSError("no such file")
-
-    # What is logged on purpose is no failure of the test.
-    monkeypatch.setattr(logging.getLogger("traitlets"), "disabled", True)
-    seen, said, job = _Seen(), [], Job()
-    for name in ("number", "double"):
-        seen.observe(fail, name)
-        seen.observe(lambda change: said.append((change.name, change.new)), name)
-    seen.number = 3
-    assert sorted(said) == [("double", 6), ("number", 3)]
-    job.observe(fail, "status")
-    for _ in range(2):
-        assert job.start(lambda running: "made")
-        job.wait(SECONDS)
-        assert (job.status, job.result) == ("done", "made")
 
 
 @pytest.mark.parametrize(
