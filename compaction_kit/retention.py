@@ -19,8 +19,6 @@ _UNITS |= {"day": 86_400, "week": 604_800}
 _UNITS |= {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _LENGTH = rf"\+?(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\b\s*"
 _RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+")
-# In seconds; a datetime ends with the year 9999.
-_LONGEST = 7_000 * 365 * 86_400
 
 
 def table_retention(metadata: Metadata) -> timedelta:
@@ -29,7 +27,7 @@ def table_retention(metadata: Metadata) -> timedelta:
 
 
 def parse_retention(text: str, name: str = "retention") -> timedelta:
-    """Parse a length of time such as "168 hours", "7d" or "interval 1 week": 7,000 years at most.
+    """Parse a length of time such as "168 hours", "7d" or "interval 1 week".
 
     Raises:
         InvalidArgumentError: The text is not a length of time; the message has `name`.
@@ -39,7 +37,7 @@ def parse_retention(text: str, name: str = "retention") -> timedelta:
             f'{name}={show_value(text)} is not a length of time: write it as "168 hours" or "7 days".'
         )
     lengths = re.findall(_LENGTH, text.lower())
-    return timedelta(seconds=min(sum(float(number) * _UNITS[unit] for number, unit in lengths), _LONGEST))
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
 
 
 def cutoff(at: datetime, retention: timedelta) -> int:

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from compaction_kit import errors, open_table, sink_log
+from compaction_kit import errors, open_table
 from compaction_kit.execute.jobs import session_confs
-from compaction_kit.retention import LOG_PROPERTY, PROPERTY, parse_retention
 from compaction_kit.times import in_zone, to_instant
 from tests import handmade
 from tests.conftest import SetConf
@@ -128,21 +127,3 @@ def test_without_a_session_the_machines_zone_counts(monkeypatch: pytest.MonkeyPa
 def test_what_is_no_time_is_refused_in_one_sentence(value: Any) -> None:
     words = "at=", ' is not a time: write it as "2024-05'
     assert len(str(refused(partial(to_instant, value, "at"), errors.InvalidArgumentError, *words))) < 400
-
-
-def test_a_retention_that_reaches_beyond_the_calendar_keeps_everything(tmp_path: Path) -> None:
-    length = "99999999 days"
-    properties = {PROPERTY: f"interval {length}", LOG_PROPERTY: f"interval {length}"}
-    first = [handmade.protocol(), handmade.metadata(configuration=properties), handmade.add("a")]
-    handmade.write_log(tmp_path / "table", first, [handmade.remove("a"), handmade.add("b")])
-    for name in "ab":
-        (tmp_path / "table" / name).write_text("x")
-    table = open_table(tmp_path / "table")
-    assert table.versions()["readable"].to_pylist() == ["yes", "yes"]
-    for plan in (table.plan_vacuum(), table.plan_vacuum(retention=length)):
-        assert (plan.num_files, plan.retention) == (0, parse_retention(length))
-    expires = dict(zip(*table.log_expiry().select(["version", "expires"]).to_pydict().values(), strict=True))
-    assert all(expires[row["version"]] > row["timestamp"] for row in table.history().to_pylist())
-    assert not any(table.log_expiry()["goes"].to_pylist())
-    handmade.write_sink_log(tmp_path / "output", 2)
-    assert sink_log(tmp_path / "output").project(8, length).compactions["num_entries"].to_pylist() == [10]
