@@ -65,10 +65,10 @@ class Survey(TableRows):
         size_bytes, num_small_files, median_size_bytes, num_partitions, skew (float64), num_commits,
         log_bytes, tombstoned_bytes, reclaimable_bytes, as in `FileStats`; overlap (float64), the average of
         `Files.overlap` for overlap_column (string), the first data column whose stats have bounds;
-        last_optimize (timestamp), in the newest 1,000 commits, without those that a RESTORE has undone; of
-        the plan files_removed, files_added, bytes_rewritten, gain (the bytes that a full read saves, where
-        opening a file counts as 4 MiB; see `packing.gains`) and gain_per_byte (float64, by
-        bytes_rewritten); error (string), why the table can't be surveyed completely.
+        last_optimize (timestamp), in the newest 1,000 commits; of the plan files_removed, files_added,
+        bytes_rewritten, gain (the bytes that a full read saves, where opening a file counts as 4 MiB; see
+        `packing.gains`) and gain_per_byte (float64, by bytes_rewritten); error (string), why the table can't
+        be surveyed completely.
         """
         return self.rows
 

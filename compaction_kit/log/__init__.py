@@ -189,7 +189,7 @@ class TransactionLog:
     def last_operation(
         self, operation: str, most: int = 1_000, metadata: Metadata | None = None
     ) -> tuple[int, datetime] | None:
-        """Find the newest commit of an operation, such as "OPTIMIZE", that no later RESTORE has undone.
+        """Find the newest commit of an operation, such as "OPTIMIZE".
 
         Args:
             operation: Its name in the log.
@@ -197,8 +197,7 @@ class TransactionLog:
             metadata: The latest version's, if it has been read.
 
         Returns:
-            Its version and its time (UTC, as in DESCRIBE HISTORY); None if these commits have no such
-            operation, or a RESTORE among them names a time instead of a version.
+            Its version and its time (UTC, as in DESCRIBE HISTORY); None if these commits have none.
         """
         log = self.listed()
         commits = log._commit_files()

@@ -39,7 +39,6 @@ _INFO_FIELDS = {
 _SUMS = pa.schema([COMMIT_COLUMNS.field(name) for name in (*_COUNTS, "data_change", "files_removed_at")])
 # Commits that a store is asked for at once, and that are in memory, while they are gone through.
 _AT_ONCE = 64
-_LAST_VERSION = 2**63 - 1
 # The end of the year 9998, so that a retention can be added.
 _LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
 
@@ -157,20 +156,8 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
             return commit_info(map(json.loads, lines))
 
     newest = range(len(commits) - 1, max(len(commits) - most, 0) - 1, -1)
-    kept = _LAST_VERSION
-    for i, info in zip(newest, in_turn(store, read_info, newest), strict=True):
-        if (commits[i].version or 0) > kept:
-            continue
-        if info.get("operation") == operation:
-            return i
-        if info.get("operation") == "RESTORE":
-            parameters = info.get("operationParameters")
-            # A number by Delta, text by delta-rs.
-            version = str(parameters.get("version") if isinstance(parameters, dict) else None)
-            if not version.isdigit():
-                return None
-            kept = int(version)
-    return None
+    infos = zip(newest, in_turn(store, read_info, newest), strict=True)
+    return next((i for i, info in infos if info.get("operation") == operation), None)
 
 
 def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:

@@ -2,7 +2,6 @@ import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -178,25 +177,6 @@ def test_the_last_of_an_operation_is_found_from_the_newest_commit_back(tmp_path:
     assert log.last_operation("DELETE") is None
     for time, version in ((moment, 2), (moment - timedelta(milliseconds=1), 1)):
         assert log.version_at(time) == version
-
-
-@pytest.mark.parametrize(
-    ("restored", "found"),
-    [
-        ({"version": 2, "timestamp": None}, 2),
-        ({"version": 1, "timestamp": None}, 0),
-        # delta-rs writes text.
-        ({"version": "1"}, 0),
-        # Which version that was depends on the time zone of the session.
-        ({"version": None, "timestamp": "2026-03-01 12:00:00.123"}, None),
-    ],
-)
-def test_an_undone_operation_is_not_last(tmp_path: Path, restored: dict[str, Any], found: int | None) -> None:
-    infos: list[handmade.Action] = [{"operation": name} for name in ("OPTIMIZE", "WRITE") * 2]
-    infos.append({"operation": "RESTORE", "operationParameters": restored})
-    commits = [[{"commitInfo": info}, handmade.add(f"f{i}")] for i, info in enumerate(infos)]
-    last = TransactionLog(handmade.write_log(tmp_path, *commits)).last_operation("OPTIMIZE")
-    assert (last and last[0]) == found
 
 
 def test_the_last_of_an_operation_has_its_in_commit_timestamp(tmp_path: Path) -> None:
