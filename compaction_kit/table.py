@@ -181,8 +181,7 @@ class Table:
                 is clustered and `where`, `order`, `budget` or `zorder_by` is given, or it isn't and
                 `full` is.
             EmptyTableError: The table has no live file.
-            UnsupportedTableError: The table has partition values that can't be parsed, or a change of a
-                column's type that Delta doesn't read.
+            UnsupportedTableError: The table has partition values that can't be parsed.
 
         Examples:
             >>> plan = ck.open_table("data/flights").plan_compaction(max_file_size="128 MiB")

@@ -1,7 +1,6 @@
 """The files that each version needs, and the versions that Delta can read."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -15,12 +14,10 @@ from compaction_kit.folder import Folder, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
-from compaction_kit.log.protocol import unsupported_type_change
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.retention import GUARD, cutoff, table_retention
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
-UNSUPPORTED = "unsupported"
 # `look_through` returns neither files outside of the table nor hidden ones.
 _UNLISTED = r"^/|(^|/)[._]"
 
@@ -168,12 +165,8 @@ class FilesByVersion:
         missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
         is_old = self.times < cutoff(datetime.now(UTC), self.retention)
         is_latest = (self.versions == self.latest) & (not superseded)
-        # Versions share the schema's object until a commit sets another.
-        distinct = {id(schema): schema for schema in self.schemas if isinstance(schema, Mapping)}
-        refused = {key for key, schema in distinct.items() if unsupported_type_change(schema) is not None}
         conditions = {
             LOG_GONE: ~(self.in_log & self.has_commit),
-            UNSUPPORTED: np.array([id(schema) in refused for schema in self.schemas]),
             BLOCKED: is_old & ~is_latest & self.handle.goes_by(GUARD),
             MISSING: self.count(missing) > 0,
         }

@@ -16,7 +16,6 @@ READER_FEATURES = frozenset(
 )
 # Features that begin so: the newest commits may be in `_delta_log/_staged_commits`, or `_commits`.
 _MANAGED = ("catalogManaged", "catalogOwned", "coordinatedCommits")
-_WHOLE = ("byte", "short", "integer", "long")
 # The properties that name the columns for row ids and row commit versions (protocol, "Row Tracking").
 ROW_COLUMNS = [f"delta.rowTracking.materializedRow{name}ColumnName" for name in ("Id", "CommitVersion")]
 DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
@@ -123,32 +122,6 @@ def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
     for field in kind["fields"] if kind["type"] == "struct" else ():
         yield field
         yield from _fields(field["type"])
-
-
-def unsupported_type_change(schema: Mapping[str, Any]) -> str | None:
-    """Return the first change of a column's type that Delta refuses to read, as "c: byte → decimal(3,0)"."""
-    for field in _fields(schema):
-        for change in (field.get("metadata") or {}).get("delta.typeChanges") or ():
-            if not _is_widening(change["fromType"], change["toType"]):
-                return f"{field['name']}: {change['fromType']} → {change['toType']}"
-    return None
-
-
-def _is_widening(before: str, after: str) -> bool:
-    # Protocol, "Type Widening"; TypeWidening.isTypeChangeSupported.
-    if after in _WHOLE:
-        return before in _WHOLE and _WHOLE.index(before) <= _WHOLE.index(after)
-    if DECIMAL.fullmatch(after):
-        # A Parquet file may have an integer's values as INT32 or INT64.
-        types = [
-            {"long": "decimal(20,0)"}.get(before, "decimal(10,0)") if before in _WHOLE else before,
-            after,
-        ]
-        parts = [DECIMAL.fullmatch(kind) for kind in types]
-        digits = [(int(part[1]) - int(part[2]), int(part[2])) for part in parts if part]
-        return len(digits) == 2 and all(new >= old for old, new in zip(*digits, strict=True))
-    others = {("float", "double"), ("date", "timestamp_ntz"), *((kind, "double") for kind in _WHOLE[:-1])}
-    return before == after or (before, after) in others
 
 
 def check_readable(protocol: Protocol) -> None:

@@ -7,9 +7,8 @@ from functools import cache, cached_property, partial
 import numpy as np
 import pyarrow as pa
 
-from compaction_kit.errors import EmptyTableError, InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import EmptyTableError, InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.log.protocol import unsupported_type_change
 from compaction_kit.plan.clustering import Clustering, clustering_columns
 from compaction_kit.plan.order import INGEST, SIZE, by_size, column_of
 from compaction_kit.plan.packing import Packer, Packing, batch_of_bins, gains, num_sorted_files
@@ -47,19 +46,12 @@ class Planner:
 
         Raises:
             EmptyTableError: The version has no live file.
-            UnsupportedTableError: A partition value isn't of its column's type, or a column's type was
-                changed in a way that Delta doesn't read.
+            UnsupportedTableError: A partition value isn't of its column's type.
         """
         if files.snapshot.live.num_rows == 0:
             raise EmptyTableError(
                 f"The table is empty at version {files.version}: there is nothing to compact until "
                 "rows are added."
-            )
-        change = unsupported_type_change(files.snapshot.metadata.schema)
-        if change is not None:
-            raise UnsupportedTableError(
-                f"A column's type was changed ({change}) in a way that Delta refuses to read "
-                "(DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA): restore a version from before that change."
             )
         self.files, self.rules, self._make_model = files, rules, make_model
         self.dropped, self.to_purge = dropped, None

@@ -32,7 +32,6 @@ _MOST_NAMES = 5
 _READABLE: style.Looks = {
     "yes": (LIVE, ""),
     "blocked": (OTHER, SMALL_HATCH),
-    "unsupported": (OTHER, "xxx"),
     "missing files": (LOST, "xxx"),
     "log gone": (TOMBSTONED, "..."),
 }
@@ -212,7 +211,7 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
     """Draw which versions can be read now and after, and the storage; see the tables of `VacuumPlan`."""
     before, after = (np.array(versions[name].to_pylist()) for name in ("readable", "readable_after"))
     now, then = before == "yes", after == "yes"
-    refused = [np.isin(names, ["blocked", "unsupported"]) for names in (before, after)]
+    refused = before == "blocked", after == "blocked"
     states = [
         np.select([now, refused[0]], ["readable", "blocked"], "gone before"),
         np.select([then, now, refused[1]], ["readable", "lost", "blocked"], "gone before"),

@@ -35,7 +35,6 @@ _GONE = {
 _CAN = {
     "yes": "can be read",
     "blocked": "is refused by Delta, because it is older than the table's retention",
-    "unsupported": "is refused by Delta, because it doesn't support a change of a column's type",
     **_GONE,
 }
 _Say = Callable[[], str]

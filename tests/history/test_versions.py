@@ -1,4 +1,3 @@
-import json
 import os
 import random
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.retention import GUARD
 from compaction_kit.text import MIB
@@ -112,24 +111,6 @@ def test_a_version_before_lost_commits_can_be_read_as_far_as_delta_reads_it(
         age_file(table / "b", 30)
         # Removed long ago, so that VACUUM takes it.
         assert kit.plan_vacuum().versions_lost == sorted(readable & {1, 2, 3, 4, 5})
-
-
-def widened(before: str, after: str) -> handmade.Action:
-    """A metaData action that changes the type of the column c."""
-    action = handmade.metadata()
-    schema = handmade.struct_of({"c": after})
-    schema["fields"][0]["metadata"] = {"delta.typeChanges": [{"fromType": before, "toType": after}]}
-    action["metaData"]["schemaString"] = json.dumps(schema)
-    return action
-
-
-def test_a_type_change_that_delta_refuses_makes_a_version_unsupported(tmp_path: Path) -> None:
-    head = [handmade.protocol(features=["typeWidening"]), handmade.metadata({"c": "byte"})]
-    changes = [[widened("byte", kind)] for kind in ("short", "decimal(3,0)")]
-    table = open_table(written(tmp_path, [*head, add("a")], [add("b")], *changes))
-    assert column(tmp_path, "readable") == ["yes", "yes", "yes", "unsupported"]
-    words = "(c: byte → decimal(3,0)) in a way"
-    refused(table.plan_compaction, UnsupportedTableError, words, "restore a version")
 
 
 @since_delta("4.1")
