@@ -165,7 +165,7 @@ def _claims(
 def _why_gone(handle: Handle, versions: Sequence[int]) -> list[str | None]:
     """Say for each commit why its rows can't be read any more; None if its files and the log are there."""
     needs = read_files_by_version(handle)
-    known, lives = {*needs.versions[needs.in_log].tolist()}, needs.lifetimes
+    known, lives = {*needs.versions.tolist()}, needs.lifetimes
     lost = lives.filter(pc.is_in(lives["path"], value_set=needs.missing))
     counts = Counter([*lost["added"].to_pylist(), *lost["removed"].to_pylist()])
 

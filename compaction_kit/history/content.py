@@ -203,13 +203,12 @@ def columns_of(schema: Any, without: Sequence[str] = ()) -> Any:
 
 
 def _numbers(schemas: Sequence[Any]) -> np.ndarray:
-    """Number the schema of each version: equal schemas have equal numbers, None another one each time."""
+    """Number the schema of each version: equal schemas have equal numbers."""
     # Versions share the schema's object until a commit sets another.
     distinct = {id(one): one for one in schemas}
     texts = {key: json.dumps(columns_of(one), sort_keys=True) for key, one in distinct.items()}
-    names = [f"none {i}" if one is None else texts[id(one)] for i, one in enumerate(schemas)]
     known: dict[str, int] = {}
-    return np.array([known.setdefault(name, len(known)) for name in names], np.uint64)
+    return np.array([known.setdefault(texts[id(one)], len(known)) for one in schemas], np.uint64)
 
 
 def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:

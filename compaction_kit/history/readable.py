@@ -34,7 +34,7 @@ class FilesByVersion:
         earliest, snapshot: The earliest version that can be read from the log, and the latest.
         lifetimes: The versions in which each data file was live, as in `TransactionLog.lifetimes`.
         commits: What `TransactionLog.commits` returns.
-        schemas: The schema of each of `versions`; None where the log lacks commits to read it from.
+        schemas: The schema of each of `versions`.
     """
 
     handle: Handle
@@ -59,11 +59,6 @@ class FilesByVersion:
     def versions(self) -> np.ndarray:
         """The versions in ascending order (int64)."""
         return np.arange(self.first, self.latest + 1)
-
-    @property
-    def in_log(self) -> np.ndarray:
-        """Whether each of `versions` can be read from the log (bool)."""
-        return np.array([schema is not None for schema in self.schemas])
 
     @property
     def has_commit(self) -> np.ndarray:
@@ -166,7 +161,7 @@ class FilesByVersion:
         is_old = self.times < cutoff(datetime.now(UTC), self.retention)
         is_latest = (self.versions == self.latest) & (not superseded)
         conditions = {
-            LOG_GONE: ~(self.in_log & self.has_commit),
+            LOG_GONE: ~self.has_commit,
             BLOCKED: is_old & ~is_latest & self.handle.goes_by(GUARD),
             MISSING: self.count(missing) > 0,
         }
@@ -196,19 +191,15 @@ def read_files_by_version(handle: Handle) -> FilesByVersion:
     earliest, lifetimes = log.lifetimes()
     snapshot, commits = log.snapshot(), log.commits()
     texts = dict(zip(commits["version"].to_pylist(), commits["schema"].to_pylist(), strict=True))
-    schemas: list[Any] = [None] * (snapshot.version - earliest.version + 1)
-    for known in log.ranges():
-        start = earliest if known.start == earliest.version else log.snapshot(known.start)
-        schema: Any = start.metadata.schema
-        for version in known:
-            text = texts.get(version) if version > known.start else None
-            if text is not None:
-                try:
-                    schema = json.loads(text)
-                except (ValueError, RecursionError):
-                    # This version can't be read, but a later one may be.
-                    schema = text
-            schemas[version - earliest.version] = schema
+    schemas: list[Any] = [earliest.metadata.schema]
+    for version in range(earliest.version + 1, snapshot.version + 1):
+        schemas.append(schemas[-1])
+        if (text := texts.get(version)) is not None:
+            try:
+                schemas[-1] = json.loads(text)
+            except (ValueError, RecursionError):
+                # This version can't be read, but a later one may be.
+                schemas[-1] = text
     return FilesByVersion(handle, log, earliest, snapshot, lifetimes, commits, schemas)
 
 

@@ -219,7 +219,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
     diff = diff_versions(now, latest, version)
     needs = read_files_by_version(now)
     status = needs.statuses()[needs.versions == version]
-    if LOG_GONE in status:
+    if version < needs.first or LOG_GONE in status:
         raise InvalidArgumentError(
             f"version={version} can't be restored: the log lacks a commit that it needs; choose a version "
             "that can be read."

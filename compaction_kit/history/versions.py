@@ -93,12 +93,12 @@ def read_history(handle: Handle) -> pa.Table:
     """
     needs = read_files_by_version(handle)
     commits = needs.commits.set_column(1, needs.commits.field("timestamp"), needs.log.commit_times())
-    row = pc.index_in(commits["version"], value_set=pa.array(needs.versions[needs.in_log]))
+    row = pc.index_in(commits["version"], value_set=pa.array(needs.versions))
     sizes = needs.lifetimes["size_bytes"].to_numpy()
     is_small = (sizes < SMALL_FILE_SIZE).astype(np.int64)
     columns = {"num_files": np.ones(len(sizes), np.int64), "size_bytes": sizes, "num_small_files": is_small}
     for name, weights in columns.items():
-        totals = pa.array(needs.totals(needs.lifetimes, weights)[needs.in_log])
+        totals = pa.array(needs.totals(needs.lifetimes, weights))
         commits = commits.append_column(name, totals.take(row))
     return commits
 
@@ -160,7 +160,7 @@ def read_storage(handle: Handle) -> Storage:
     columns = {"live_bytes": live, "tombstoned_bytes": tombstoned, "gone_bytes": gone_bytes}
     on_disk = needs.folder.files
     orphans = on_disk.filter(pc.invert(pc.is_in(on_disk["path"], value_set=needs.files["path"])))
-    versions = pa.table({"version": needs.versions, **columns}).filter(needs.in_log)
+    versions = pa.table({"version": needs.versions, **columns})
     return Storage(versions, pc.sum(orphans["size_bytes"]).as_py() or 0)
 
 
@@ -205,7 +205,7 @@ def read_versions(handle: Handle) -> pa.Table:
             "read_instead": pa.array(instead, pa.int64()).take(row),
             **{name: commits[name].take(commit) for name in _OF_COMMITS},
             "records_change": _records_change(needs).take(row),
-            "num_files": pa.array(live, mask=~needs.in_log).take(row),
+            "num_files": pa.array(live).take(row),
         }
     )
 
@@ -240,8 +240,8 @@ def _records_change(needs: FilesByVersion) -> pa.Array:
     """Return by how many rows each of `versions` differs from the one before; null if that isn't known."""
     counts = row_counts(needs)
     changes = [None if added is None or removed is None else added - removed for added, removed in counts]
-    is_known = needs.in_log & np.append(needs.first == 0, needs.in_log[:-1])
-    return pa.array(changes, pa.int64(), mask=~is_known)
+    has_none_before = (needs.versions == needs.first) & (needs.first > 0)
+    return pa.array(changes, pa.int64(), mask=has_none_before)
 
 
 def _alternatives(

@@ -28,7 +28,7 @@ from compaction_kit.log.listing import (
     complete_checkpoints,
     find_segment,
     list_log,
-    version_ranges,
+    readable_range,
 )
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.log.snapshot import Snapshot, read_snapshot
@@ -152,7 +152,7 @@ class TransactionLog:
         moment = to_instant(timestamp, "timestamp")
         log = self.listed()
         files = log.list_files()
-        earliest = version_ranges(files)[0].start
+        earliest = readable_range(files).start
         commits = {v: file for v, file in commits_by_version(files).items() if v >= earliest}
         if not commits:
             raise InvalidArgumentError(
@@ -255,9 +255,9 @@ class TransactionLog:
         """
         return self._read_lifetimes(tuple(self.list_files()))
 
-    def ranges(self) -> list[range]:
-        """Return the ranges of versions whose state can be read from the log."""
-        return version_ranges(self.list_files())
+    def readable_range(self) -> range:
+        """Return the versions whose state can be read from the log, up to the latest."""
+        return readable_range(self.list_files())
 
     def _commit_files(self) -> list[LogFile]:
         return [*commits_by_version(self.list_files()).values()]

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import DAMAGE
 from compaction_kit.log.actions import CORE, PARTITION, column, file_actions
-from compaction_kit.log.listing import LogFile, commits_by_version, find_segment, version_ranges
+from compaction_kit.log.listing import LogFile, commits_by_version, find_segment, readable_range
 from compaction_kit.log.paths import one_array, places
 from compaction_kit.log.protocol import Metadata
-from compaction_kit.log.snapshot import Snapshot, file_keys, read_snapshot, without
+from compaction_kit.log.snapshot import Snapshot, file_keys, read_snapshot
 from compaction_kit.log.sources import JsonSource, commit_sources
 from compaction_kit.storage import Store
 
@@ -20,24 +20,12 @@ _CARDINALITY = "deletion_vector_cardinality"
 
 
 def file_lifetimes(store: Store, files: Sequence[LogFile]) -> tuple[Snapshot, pa.Table]:
-    """Replay every commit since the earliest version that can be read; see `TransactionLog.lifetimes`.
-
-    Where the log lacks commits, what they added and removed counts as done by the next version that can be
-    read.
-    """
-    ranges, sources = version_ranges(files), commit_sources(store, [*commits_by_version(files).values()])
-    first, *later = (read_snapshot(store, find_segment(files, versions.start)) for versions in ranges)
+    """Replay every commit since the earliest version that can be read; see `TransactionLog.lifetimes`."""
+    sources = commit_sources(store, [*commits_by_version(files).values()])
+    first = read_snapshot(store, find_segment(files, readable_range(files).start))
     names = _partition_columns(first, sources)
     row = pa.array(np.arange(len(first.live)))
     actions = [_done_by(first.live, first.version, first.details(first.live, "add", names), row=row)]
-    for before, snapshot in zip(ranges, later, strict=False):
-        last = read_snapshot(store, find_segment(files, before.stop - 1))
-        gone = without(last.live, file_keys(snapshot.live))
-        gone = gone.set_column(0, "is_add", pa.repeat(False, len(gone)))
-        values = snapshot.details(snapshot.live, "add", names)
-        actions += [_done_by(gone, snapshot.version), _done_by(snapshot.live, snapshot.version, values)]
-    # What commits outside of these ranges changed is unknown, and their first versions are snapshots.
-    known = pa.array(np.concatenate([np.array(versions[1:], np.int64) for versions in ranges]))
     for source in sources:
         raw = source.rows([*CORE, _CARDINALITY, *names])
         found = file_actions(raw, 0)
@@ -47,7 +35,7 @@ def file_lifetimes(store: Store, files: Sequence[LogFile]) -> tuple[Snapshot, pa
         records = pc.subtract(source.num_records(), deleted).take(rows)
         values = [column(raw, "add", name).take(rows) for name in names]
         part = _done_by(found, versions, values, num_records=records)
-        actions.append(part.filter(pc.is_in(part["version"], value_set=known)))
+        actions.append(part.filter(pc.greater(part["version"], first.version)))
     return first, _lives(pa.concat_tables(actions), store)
 
 

@@ -12,8 +12,6 @@ from compaction_kit.storage import Entry, Store
 from compaction_kit.text import parse_count
 
 LOG_FOLDER, _SIDECARS, _STAGED = "_delta_log", "_sidecars", "_staged_commits"
-_LARGEST = 2**63 - 1
-_WIDEST_GAP = 1_000_000
 
 
 class Kind(StrEnum):
@@ -73,9 +71,7 @@ def log_file(
     for kind, pattern in _PATTERNS.items():
         if match := pattern.fullmatch(name):
             numbers: dict[str, Any] = {key: int(value) for key, value in match.groupdict().items()}
-            # A larger number than a Java long is not a version.
-            if max(numbers.values(), default=0) <= _LARGEST:
-                return LogFile(name, kind, size_bytes, modification_time, identity=identity, **numbers)
+            return LogFile(name, kind, size_bytes, modification_time, identity=identity, **numbers)
     return LogFile(name, Kind.OTHER, size_bytes, modification_time, identity=identity)
 
 
@@ -193,25 +189,19 @@ def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, .
     return found
 
 
-def version_ranges(files: Sequence[LogFile]) -> list[range]:
-    """Return the ranges of versions whose state can be read from the log, oldest first.
+def readable_range(files: Sequence[LogFile]) -> range:
+    """Return the versions whose state can be read from the log, up to the latest.
 
-    Each begins with version 0 or a checkpoint, and has every commit after it. Without the first commit,
-    Delta's time travel begins at the first checkpoint that isn't older than the version before the first
-    commit (DeltaHistoryManager.getEarliestRecreatableCommit); without the latest commit it reads nothing.
-    Versions before a very wide gap are left out, because arrays have an element for each version.
+    They begin with version 0 or a checkpoint, and the log has every commit after it: those before a missing
+    commit are left out. Without the first commit, Delta's time travel begins at the first checkpoint that
+    isn't older than the version before the first commit (DeltaHistoryManager.getEarliestRecreatableCommit);
+    without the latest commit it reads nothing.
     """
     latest, commits = find_segment(files).version, commits_by_version(files)
     if latest not in commits:
-        return [range(latest, latest + 1)]
-    checkpoints, begin = complete_checkpoints(files), min(commits)
-    earliest = 0 if begin == 0 else min(v for v in checkpoints if v >= begin - 1)
-    ranges: list[range] = []
-    for version in sorted(v for v in commits.keys() | checkpoints.keys() if v >= earliest):
-        if ranges and version - ranges[-1].stop > _WIDEST_GAP:
-            ranges.clear()
-        if ranges and ranges[-1].stop == version and version in commits:
-            ranges[-1] = range(ranges[-1].start, version + 1)
-        elif version in checkpoints or version == 0:
-            ranges.append(range(version, version + 1))
-    return ranges
+        return range(latest, latest + 1)
+    begin = latest
+    while begin - 1 in commits:
+        begin -= 1
+    earliest = 0 if begin == 0 else min(v for v in complete_checkpoints(files) if v >= begin - 1)
+    return range(earliest, latest + 1)

@@ -90,7 +90,7 @@ class AutoCompaction(Record):
 
 def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
     """Replay a log; see `Table.auto_compaction`."""
-    earliest, latest = log.ranges()[-1].start, log.snapshot()
+    earliest, latest = log.readable_range().start, log.snapshot()
     log.segment(max(since, earliest))  # raises if there is no such version
     # The state before the first commit has to be known, and no commit may lack.
     start = max(since, earliest + 1 if earliest else 0)

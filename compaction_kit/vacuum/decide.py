@@ -63,7 +63,7 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
         raise InvalidArgumentError(
             f"keep_versions={versions!r} is not a list of versions: give whole numbers, such as [3, 5]."
         ) from None
-    in_log = needs.versions[needs.in_log & needs.has_commit].tolist()
+    in_log = needs.versions[needs.has_commit].tolist()
     for version in given:
         why = f"the latest is {needs.latest}" if version > needs.latest else "the log lacks commits for it"
         if version in in_log:

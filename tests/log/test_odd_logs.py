@@ -170,7 +170,7 @@ def test_a_checkpoint_that_is_cut_or_lacks_a_sidecar_is_named(
 def test_odd_things_beside_the_log_are_passed_over(tmp_path: Path) -> None:
     table = write(tmp_path)
     log = table / "_delta_log"
-    for name in ("9" * 20, "12", "0" * 21, f"{3:020d}.80a083e8-7026-4e79-81be-64bd76c43a11"):
+    for name in ("12", "0" * 21, f"{3:020d}.80a083e8-7026-4e79-81be-64bd76c43a11"):
         (log / f"{name}.json").touch()
     (log / os.fsdecode(b"caf\xe9")).touch()
     (log / "_last_checkpoint").mkdir()

@@ -52,18 +52,6 @@ def test_live_files_tombstones_and_lifetimes_are_told_apart(tmp_path: Path) -> N
     ]
 
 
-def test_what_lost_commits_did_counts_as_done_by_the_next_version_that_can_be_read(tmp_path: Path) -> None:
-    commits = [[handmade.add(name)] for name in "abcdef"]
-    commits[2] += [handmade.remove("a")]
-    table = handmade.write_log(tmp_path, *commits)
-    checkpoints.write_classic(table, 3, checkpoints.replay([*FIRST, *commits[:4]]))
-    handmade.remove_commits(table, 2)
-    assert lives(table) == [
-        *[("a", None, 0, 3), ("b", None, 1, None), ("c", None, 3, None), ("d", None, 3, None)],
-        *[("e", None, 4, None), ("f", None, 5, None)],
-    ]
-
-
 def test_a_life_ends_in_another_partition_and_with_a_remove_of_its_commit(tmp_path: Path) -> None:
     """Of a log without its first commit, whose last one sets a schema that can't be read."""
     columns = handmade.metadata(dict.fromkeys("ipq", "string"), ["p", "q"])
