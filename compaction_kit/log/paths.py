@@ -38,16 +38,15 @@ _ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Convert paths of the log to the form by which Delta's snapshots identify files.
 
-    It has no ".", ".." and double slashes, except percent-encoded ones; absolute paths have a scheme; nothing
-    is decoded (DeltaLog.CanonicalPathFunction, java.net.URI.normalize). So for Delta "a/../b" and "b" are
-    the same file, but "%62" and "b" are two files, although their location is the same.
+    Absolute paths get a scheme, as by FileSystem.makeQualified; nothing else is decoded
+    (DeltaLog.CanonicalPathFunction). So for Delta "%62" and "b" are two files, although their location is the
+    same. Delta also removes "." and "..", which no writer is known to write.
     """
     paths = one_array(paths)
-    text = paths.buffers()[2]
-    if not text or not (_begins_with(paths, "/.%") or re.search(rb"/[/.]", text)):
+    is_absolute = pc.starts_with(paths, "/")
+    if not pc.any(is_absolute).as_py():
         return paths
-    odd = pc.match_substring_regex(paths, r"^[/.%]|[^:/]//|:////|/\.\.?(?:/|$)")
-    return _convert(paths, odd, _canonical)
+    return _convert(paths, is_absolute, lambda path: f"file://{_quoted(unquote(path))}")
 
 
 def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
@@ -59,9 +58,9 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
     """
     paths = one_array(paths)
     text = paths.buffers()[2]
-    if not text or not (_begins_with(paths, "/.") or any(re.search(sign, text) for sign in (b"%", b":/"))):
+    if not text or not (_begins_with(paths, "/.") or re.search(rb"%|:/|/[/.]", text)):
         return paths
-    odd = pc.match_substring_regex(paths, r"%|^[./]|^[A-Za-z][A-Za-z0-9+.-]*:/")
+    odd = pc.match_substring_regex(paths, r"%|^[./]|/[/.]|^[A-Za-z][A-Za-z0-9+.-]*:/")
     return _convert(paths, odd, lambda path: _place(path, store))
 
 
@@ -108,7 +107,7 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
     if not vector_id or vector_id[0] == "i":
         return None
     if vector_id[0] == "p":
-        return _place(_canonical(re.sub(r"@\d+$", "", vector_id[1:])), store)
+        return _place(re.sub(r"@\d+$", "", vector_id[1:]), store)
     try:
         # A UUID may itself end with @ and digits.
         found = _PREFIX_AND_UUID.fullmatch(vector_id[1:])
@@ -151,37 +150,6 @@ def _split(path: str) -> tuple[str | None, str | None, str]:
     match = _URI.fullmatch(path)
     assert match is not None
     return match[1], match[2], match[3]
-
-
-def _canonical(path: str) -> str:
-    scheme, authority, rest = _split(path)
-    normalised = _normalised(rest)
-    if scheme is None and not authority and unquote(normalised).startswith("/"):
-        # As FileSystem.makeQualified does.
-        whole = re.sub("/+", "/", unquote(normalised)).rstrip("/") or "/"
-        normalised = _normalised(whole)
-        return f"file:{'//' if normalised == whole else ''}{_quoted(normalised)}"
-    if normalised == rest:
-        return path
-    if scheme is None and not authority and ":" in normalised.partition("/")[0]:
-        normalised = f"./{normalised}"
-    begin = f"{scheme}:" if scheme else ""
-    return f"{begin}//{authority}{normalised}" if authority else f"{begin}{normalised}"
-
-
-def _normalised(path: str) -> str:
-    """Remove ".", ".." and double slashes where possible (java.net.URI.normalize)."""
-    *folders, name = path.split("/")
-    if path.startswith("./") and ":" in path[2:].partition("/")[0]:
-        return path
-    kept: list[str] = []
-    for part in folders:
-        if part == ".." and kept and kept[-1] != "..":
-            kept.pop()
-        elif part not in ("", "."):
-            kept.append(part)
-    root = "/" if path.startswith("/") else ""
-    return root + "/".join([*kept, name])
 
 
 def _quoted(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -20,11 +19,8 @@ from tests.rows import texts
 
 # Paths of a file n, in the folder f of the table t or in the folder o beside it, both in the folder b.
 FORMS = [
-    *("{f}{n}", "./{f}{n}", "x/../{f}{n}", "x//../{f}{n}", "../t/{f}{n}", "%2e/{f}{n}", "x/%2E%2e/{f}{n}"),
-    *("{b}/t/{f}{n}", "file:{b}/t/{f}{n}", "file:{b}/link/{f}{n}", "{q}%2Ft%2F{n}"),
-    *("{f}%66{n}", "{f}a%2525{n}"),
-    *("../o/{n}", "%2e%2e/o/{n}", "x/../../o/{n}", "{b}/o/{n}", "file:{b}/o/{n}", "{b}/x/%2e%2e/o/{n}"),
-    *("sub/{n}", "_hidden/{n}", "o%2F..%2F..%2Fo%2F{n}"),
+    *("{f}{n}", "{b}/t/{f}{n}", "file:{b}/t/{f}{n}", "file:{b}/link/{f}{n}", "{f}%66{n}", "{f}a%2525{n}"),
+    *("../o/{n}", "{b}/o/{n}", "file:{b}/o/{n}", "sub/{n}", "_hidden/{n}", "o%2F..%2F..%2Fo%2F{n}"),
 ]
 
 
@@ -38,7 +34,7 @@ class World:
         (base / "link").symlink_to(self.table)
 
     def path(self, number: int, form: str, value: str) -> str:
-        names = {"b": str(self.base), "q": quote(str(self.base), safe=""), "n": f"f{number}"}
+        names = {"b": str(self.base), "n": f"f{number}"}
         return form.format(f=f"p={value}/" if self.partitioned else "", **names)
 
     def add(self, number: int, form: str, value: str = "1") -> handmade.Action:
