@@ -6,8 +6,7 @@ A time without a zone is in the session's time zone, spark.sql.session.timeZone
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ZONE = "spark.sql.session.timeZone"
-# As Java's ZoneId.of, and with hours and minutes of one digit, as Spark (DateTimeUtils.getZoneId).
-_OFFSET = re.compile(
-    r"(?:UTC|GMT|UT)?([+-])(?:(\d{1,2})|(\d\d)(\d\d)(\d\d)?|(\d{1,2}):(\d\d?)|(\d{1,2}):(\d\d):(\d\d))",
-    re.ASCII,
-)
-_MOST_OFFSET = timedelta(hours=18)
-_MOMENT = re.compile(
-    r"\+?(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2})(?::(\d{1,2})"
-    r"(?::(\d{1,2})(?:\.(\d*))?( ?[A-Za-z+-][\w/+:-]*)?)?)?)?)?)?",
-    re.ASCII,
-)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -43,7 +31,7 @@ def session_zone(spark: SparkSession | None = None) -> tzinfo | None:
 
 
 def to_instant(time: datetime | str, name: str, spark: SparkSession | None = None) -> datetime:
-    """Convert a datetime, or text that Spark casts to a timestamp, to an instant in the session's time zone.
+    """Convert a datetime, or text in ISO 8601, to an instant in the session's time zone.
 
     A time without a zone is in the session's (see `session_zone`). For a local time that a change of clocks
     skips or repeats, the offset before the change counts, as in Spark.
@@ -54,7 +42,7 @@ def to_instant(time: datetime | str, name: str, spark: SparkSession | None = Non
     zone = session_zone(spark)
     try:
         if isinstance(time, str):
-            moment = parse_fields(time.strip())
+            moment = datetime.fromisoformat(time.strip())
         else:
             # A plain datetime: its subclass pandas.Timestamp converts times without a zone in another way.
             moment = datetime.combine(time.date(), time.time(), time.tzinfo)
@@ -89,37 +77,16 @@ def millis(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def parse_fields(text: str) -> datetime:
-    """Parse a time as Spark's cast does: without leading zeros, and with only its first parts.
-
-    Raises:
-        ValueError: The text is not a time.
-        UnsupportedTableError: Its zone is unknown.
-    """
-    match = _MOMENT.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    # Missing parts are the first: January, the 1st, midnight. Of a fraction, microseconds are kept.
-    year, month, day, hour, minute, second, fraction, zone = match.groups()
-    time_of_day = int(hour or 0), int(minute or 0), int(second or 0), int(f"{fraction or '':0<6.6}")
-    moment = datetime(int(year), int(month or 1), int(day or 1), *time_of_day)
-    return moment.replace(tzinfo=parse_time_zone(zone.strip())) if zone else moment
-
-
 def parse_time_zone(name: str) -> tzinfo:
     """Parse a time zone of Spark: a region such as "Europe/Paris", or an offset such as "+02:00".
 
     Raises:
         UnsupportedTableError: The name is neither.
     """
-    match = _OFFSET.fullmatch(name)
-    if match is not None:
-        hours, minutes, seconds = ([*(int(part) for part in match.groups()[1:] if part), 0, 0])[:3]
-        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-        if minutes < 60 and seconds < 60 and offset <= _MOST_OFFSET:
-            return timezone(-offset if match[1] == "-" else offset)
     try:
-        return ZoneInfo("UTC" if name in ("Z", "UT") else name)
+        if name.startswith(("+", "-", "Z")):
+            return datetime.fromisoformat(f"2000-01-01 00:00{name}").tzinfo or UTC
+        return ZoneInfo(name)
     except (ValueError, OSError, ZoneInfoNotFoundError):
         raise UnsupportedTableError(
             f'The time zone "{name}" is unknown: set spark.sql.session.timeZone to a region such as '

@@ -30,22 +30,15 @@ LOCAL = [
     *("2026-09-27 01:59:59", "2026-09-27 02:30:00", "2026-09-27 03:00:00"),
     *("2026-11-01 00:59:59", "2026-11-01 01:30:00", "2026-11-01 02:00:00"),
 ]
-# The kit refuses some of what Spark takes: hours alone, which mean today's; years beyond 9999; short names.
-REFUSED = ["05:32", "T05:32:55", "10000-01-01", "2026-04-05 02:30:00 PST"]
+# The kit refuses what Spark takes, and ISO 8601 doesn't have.
+REFUSED = ["05:32", "2026-4-5", "10000-01-01", "2026-04-05 02:30:00 PST", "2026-04-05 02:30:00 Europe/Paris"]
 DAY = "2026-04-05"
-ZONED = """
-    Z, Z, +2, +02, +0200, +2:00, +12:5, -2:30, UTC, +02:00:30, +020030,UTC+2, GMT-2:30, UT,UT+1,+18:00,-18:00,
-    Europe/Paris,Asia/Tokyo, EST5EDT, Etc/GMT+2, NZ,z, utc, europe/paris,+200,+18:30,+19:00, + 2,x,+02:60,
-    +1:5:30,UTC+200, Mars/Olympus, 1
-"""
 TEXTS = [
     *LOCAL,
-    *(f"{DAY} 02:30:00{zone}" for zone in ZONED.replace("\n", "").replace("    ", "").split(",")),
-    *(DAY, f" {DAY} ", f"+{DAY}", "2026", "2026-4", "2026-04", "2026-4-5 2", f"{DAY}T02", f"{DAY}T02:30"),
-    *(f"{DAY} 02:30:00.", f"{DAY} 02:30:00.1", f"{DAY} 02:30:00.123456789", f"{DAY} 02:30:00,5", f"{DAY}T"),
-    *(f"{DAY}Z", f"{DAY} 02:30Z", f"{DAY} 02Z", f"{DAY}t02:30:00", f"{DAY}  02:30", f"{DAY} 24:00:00"),
-    *("2026-02-30", "2026-13-01", "26-04-05", "20260405", "2026-W12-3", "", "now", "epoch", "tomorrow"),
-    *(f"{DAY} 02:60:00", f"{DAY} 02:30:60", "1900-01-01", "1582-10-10", "0001-01-02", "9999-12-30"),
+    *(f"{DAY} 02:30:00{zone}" for zone in ("Z", "+02", "+0200", "-02:30", "+02:00:30", "x")),
+    *(DAY, f" {DAY} ", f"{DAY} 02", f"{DAY}T02:30", f"{DAY} 02:30:00.1", f"{DAY} 02:30:00.123456789"),
+    *("2026-02-30", "2026-13-01", "26-04-05", "", "now", f"{DAY} 02:60:00"),
+    *("1900-01-01", "1582-10-10", "0001-01-02", "9999-12-30"),
 ]
 
 
@@ -120,7 +113,7 @@ def test_without_a_session_the_machines_zone_counts(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "value",
     [
-        *("noon", "2026-01-01\nUTC", "0001-01-01+18:00", "9" * 5_000, b"2026-01-01", 5, True, None),
+        *("noon", "2026-01-01\nUTC", "0001-01-01 00:00+18:00", "9" * 5_000, b"2026-01-01", 5, True, None),
         *([], date(2026, 1, 1), pd.NaT, pd.Series(["2026-01-01"] * 2), np.datetime64("2026-01-01")),
     ],
 )

@@ -6,7 +6,6 @@ files still of which one value is "" and not of a text column.
 """
 
 import datetime
-import re
 from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -18,14 +17,13 @@ import pyarrow.compute as pc
 from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.log.paths import HIVE_NULL, one_array
 from compaction_kit.log.protocol import DECIMAL
-from compaction_kit.times import parse_fields
 
 _LIMITS = {"byte": 1 << 7, "short": 1 << 15, "integer": 1 << 31, "long": 1 << 63}
 # The words that Spark casts to boolean (StringUtils.isTrueString and isFalseString).
 _BOOLEANS = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
 _BOOLEANS |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
 _TEXTS = ("string", "binary")
-_DATE = re.compile(r"([+-]?\d{4,7})-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?")
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 def partition_groups(
@@ -39,7 +37,7 @@ def partition_groups(
         time_zone: The session's, for timestamps written without one; None for the machine's.
 
     Raises:
-        UnsupportedTableError: A value isn't of its column's type; OPTIMIZE would turn it into null.
+        UnsupportedTableError: A value isn't of its column's type; OPTIMIZE may turn it into null.
     """
     columns = {
         name.removeprefix("partition."): one_array(values).dictionary_encode(null_encoding="encode")
@@ -89,7 +87,7 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
     except (ValueError, ArithmeticError, TypeError, UnsupportedTableError):
         into = "null, or a time before the year 1 of UTC into another" if kind == "timestamp" else "null"
         raise UnsupportedTableError(
-            f'The partition value "{value}" of column {column} can\'t be read as {kind}: OPTIMIZE would turn '
+            f'The partition value "{value}" of column {column} can\'t be read as {kind}: OPTIMIZE may turn '
             f"it into {into}; correct those rows first."
         ) from None
 
@@ -99,11 +97,11 @@ def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
     if kind in ("float", "double"):
         return float(text)
     if kind == "date":
-        return _date(text)
+        return datetime.date.fromisoformat(text).toordinal() - _EPOCH
     if kind == "timestamp":
-        return _microseconds(parse_fields(text), time_zone)
+        return _microseconds(datetime.datetime.fromisoformat(text), time_zone)
     if kind == "timestamp_ntz":
-        return parse_fields(text).replace(tzinfo=None)
+        return datetime.datetime.fromisoformat(text).replace(tzinfo=None)
     if kind == "boolean" and text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
     if kind in _LIMITS:
@@ -126,13 +124,3 @@ def _microseconds(moment: datetime.datetime, zone: datetime.tzinfo | None) -> in
     if instant < np.datetime64("0001-01-01"):
         raise ValueError("Delta 4.4 writes the year 0 as the year 1")
     return int(instant.astype(np.int64))
-
-
-def _date(text: str) -> int:
-    match = _DATE.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    year, month, day = int(match[1]), int(match[2]), int(match[3] or 1)
-    datetime.date(min(max(year, 1), 9999), month, day)
-    first = np.datetime64(12 * (year - 1970) + month - 1, "M").astype("datetime64[D]")
-    return int(first.astype(np.int64)) + day - 1
