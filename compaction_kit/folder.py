@@ -103,8 +103,8 @@ def look_through(
                 directories[prefix + name] = look(prefix + name)
             else:
                 raise UnsupportedTableError(
-                    f"The table's folder {store.root} holds {prefix}{name}, a symbolic link or a pipe, which "
-                    "is not followed: put the files that it leads to in its place."
+                    f"The table's folder {store.root} holds {prefix}{name}, a symbolic link, which is not "
+                    "followed: put the files that it leads to in its place."
                 )
         return len(entries)
 

@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 
 class Entry(NamedTuple):
-    """A file or folder; a symbolic link, or a pipe, is neither."""
+    """A file or folder; a symbolic link is neither."""
 
     name: str
     is_file: bool

@@ -1,6 +1,5 @@
 """Which version's files a manifest lists, and what its readers get; with Delta's GENERATE and with copies."""
 
-import os
 from functools import partial
 from pathlib import Path
 
@@ -116,10 +115,8 @@ def test_files_that_are_gone_make_readers_fail(life: Path) -> None:
     manifests.write_manifest(life)
     (life / "p=a/12").unlink()
     assert (check(life).num_gone, check(life).matches) == (1, False)
-    pipe = life / "_symlink_format_manifest/p=a/manifest"
-    pipe.unlink()
-    os.mkfifo(pipe)
-    refused(lambda: check(life), CorruptLogError, f"p=a/manifest can't be read ({pipe} is a pipe)")
+    (life / "_symlink_format_manifest/p=a/manifest").write_bytes(b"\xff")
+    refused(lambda: check(life), CorruptLogError, "p=a/manifest can't be read (")
 
 
 def test_rows_deleted_by_a_vector_are_listed(tmp_path: Path) -> None:

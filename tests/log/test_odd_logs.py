@@ -148,9 +148,7 @@ def test_a_commit_that_differs_from_its_checksums_is_named(lived: Path, copy_of:
     refused(table.files, CorruptLogError, f"{file.name} is damaged (it differs from its checksums")
 
 
-@pytest.mark.parametrize(
-    ("sidecars", "share"), [(0, 0.999), (0, 0.001), (1, 0.5), (1, "gone"), (1, "a pipe")]
-)
+@pytest.mark.parametrize(("sidecars", "share"), [(0, 0.999), (0, 0.001), (1, 0.5), (1, "gone")])
 def test_a_checkpoint_that_is_cut_or_lacks_a_sidecar_is_named(
     tmp_path: Path, sidecars: int, share: float | str
 ) -> None:
@@ -162,8 +160,6 @@ def test_a_checkpoint_that_is_cut_or_lacks_a_sidecar_is_named(
         file.write_bytes(data[: int(len(data) * share)])
     else:
         file.unlink()
-    if share == "a pipe":
-        os.mkfifo(file)
     refused(open_table(tmp_path).files, CorruptLogError, file.name)
 
 
@@ -177,8 +173,6 @@ def test_odd_things_beside_the_log_are_passed_over(tmp_path: Path) -> None:
     (log / "dangling.json").symlink_to("nowhere")
     (log / f".{handmade.log_name(1)}.crc").write_bytes(b"no checksums")
     (log / handmade.log_name(3)).symlink_to(handmade.log_name(3))
-    os.mkfifo(log / handmade.log_name(4))
-    os.mkfifo(log / "_last_vacuum_info")
     (table / os.fsdecode(b"caf\xe9.parquet")).touch()
     opened = open_table(table)
     with warnings.catch_warnings():
