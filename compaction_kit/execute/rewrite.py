@@ -45,18 +45,12 @@ class Rewrite(Strategy):
     reason = "rewrite"
 
     def refuse(self, run: Run) -> str | None:
-        """Return why an overwrite would change more than files, or Delta refuses it."""
+        """Return why an overwrite would change more than files."""
         plan, metadata = run.plan, run.plan.source.snapshot.metadata
         if plan.sorts_rows:
             return "it orders no rows"
-        if metadata.configuration.get("delta.appendOnly", "").lower() == "true":
-            return "the table is append-only (delta.appendOnly), which stops overwrites and not OPTIMIZE"
         if metadata.tracks_rows:
             return "the table has row tracking and the ids of its rows would change"
-        columns = [(field["name"], field.get("metadata") or {}) for field in metadata.schema["fields"]]
-        generated = [name for name, has in columns if has.get("delta.identity.allowExplicitInsert") is False]
-        if generated:
-            return f"Delta takes no values for {', '.join(generated)}, which is GENERATED ALWAYS AS IDENTITY"
         values = {name: plan.source.partitions[f"partition.{name}"] for name in plan.source.partition_columns}
         empty = [name for name, texts in values.items() if pc.any(pc.equal(texts, "")).as_py()]
         if empty:

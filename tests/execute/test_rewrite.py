@@ -226,12 +226,10 @@ TRACKED = {
     ("configuration", "partition", "options", "reason"),
     [
         ({}, {}, {"zorder_by": "id"}, 'it orders no rows: run it with strategy="optimize"'),
-        ({"delta.appendOnly": "true"}, {}, {}, "the table is append-only (delta.appendOnly)"),
         ({"delta.enableRowTracking": "true"}, {}, {}, "row tracking and the ids of its rows would change"),
         ({}, {"s": ""}, {}, 's is "" in some files, which a write would turn into null'),
-        ({"identity": "id"}, {}, {}, "Delta takes no values for id, which is GENERATED ALWAYS AS IDENTITY"),
     ],
-    ids=["order", "append-only", "row tracking", "empty partition value", "identity"],
+    ids=["order", "row tracking", "empty partition value"],
 )
 def test_tables_and_plans_that_it_would_spoil_are_refused(
     tmp_path: Path,
@@ -243,9 +241,6 @@ def test_tables_and_plans_that_it_would_spoil_are_refused(
     protocol = handmade.protocol()
     protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": ["domainMetadata", "rowTracking"]}
     metadata = handmade.metadata({"id": "long", "s": "string"}, list(partition), TRACKED | configuration)
-    if "identity" in configuration:
-        text, given = metadata["metaData"]["schemaString"], '{"delta.identity.allowExplicitInsert": false}'
-        metadata["metaData"]["schemaString"] = text.replace("{}", given, 1)
     adds = [handmade.write_data(tmp_path, f"f{i}.parquet", rows_from(10 * i), partition) for i in range(2)]
     handmade.write_log(tmp_path, [protocol, metadata, *adds])
     plan = open_table(tmp_path).plan_compaction(**options)
