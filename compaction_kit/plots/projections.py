@@ -42,13 +42,10 @@ def forecast(finding: str, days: pa.Table, chosen: str, max_files: int) -> Chart
     return figure
 
 
-def sink_log(
-    files: pa.Table, batches: pa.Table, removals: pa.Table, finding: str, fails_at: int | None
-) -> Chart:
+def sink_log(files: pa.Table, batches: pa.Table, removals: pa.Table, finding: str) -> Chart:
     """Draw the size of the compaction file over batches, as it is and as projected; removals as ticks below.
 
-    `files` come from a `SinkLog`; `batches`, `removals` and the batch that fails (None if none does) from a
-    `Projection`.
+    `files` come from a `SinkLog`; `batches` and `removals` from a `Projection`.
     """
     known, projected = _of_kind(files, "compaction"), _of_kind(batches, "compaction")
     # The projected line begins at the last compaction file on disk.
@@ -65,7 +62,7 @@ def sink_log(
         _draw_line(axis, *line)
     largest = max([*files["size_bytes"].to_pylist(), *projected["size_bytes"].to_pylist()], default=1)
     style.size_ticks(axis.yaxis, largest, 5)
-    _mark_batches(axis, batches, pc.unique(removals["batch"]).to_pylist(), fails_at)
+    _mark_batches(axis, batches, pc.unique(removals["batch"]).to_pylist())
     axis.set(xlabel="batch", ylabel="size of the file", ylim=(0, largest * 1.12))
     style.count_ticks(axis.xaxis)
     style.calm(axis, "y")
@@ -73,18 +70,14 @@ def sink_log(
     return figure
 
 
-def _mark_batches(axis: Axes, batches: pa.Table, removed: list[int], fails_at: int | None) -> None:
-    """Mark the batches whose cleanup removes files, and the one that fails, or else where it is now."""
+def _mark_batches(axis: Axes, batches: pa.Table, removed: list[int]) -> None:
+    """Mark the batches whose cleanup removes files, and where it is now."""
     across = axis.get_xaxis_transform()
     if removed:
         tick: dict[str, Any] = {"color": LOST, "markersize": 9, "markeredgewidth": 1.5, "clip_on": False}
         places = [0.02] * len(removed)
         axis.plot(removed, places, "|", label="cleanup removes files", transform=across, **tick)
-    if fails_at is not None:
-        axis.axvline(fails_at, color=LOST, linewidth=1.5)
-        at = (fails_at, 1)
-        style.note(axis, f"fails at batch {fails_at:,}", at, (4, -2), LOST, xycoords=across, va="top")
-    elif len(batches):
+    if len(batches):
         begin = batches["batch"][0].as_py() - 0.5
         axis.axvline(begin, color=INK, linewidth=0.8, linestyle=":")
         style.note(axis, "now", (begin, 1), (4, -2), xycoords=across, va="top")

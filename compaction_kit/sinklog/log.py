@@ -273,31 +273,22 @@ class SinkLog(Record):
         pace, begin = replace(self.pace, between=between), millis(self.read_at)
         times = self.entries["timestamp" if is_source else "modification_time"].cast(pa.int64()).to_numpy()
         length = None if retention is None else parse_retention(retention)
-        return project(self.listed, times, begin, self.policy, pace, num_batches, length, is_source)
+        return project(self.listed, times, begin, self.policy, pace, num_batches, length)
 
     def plot(self, num_batches: int = 100) -> "plots.Chart":
         """Draw the size of the compaction file, as it is and as projected, and what the cleanup removes."""
         ahead = self.project(num_batches)
-        return plots.sink_log(self.files, ahead.batches, ahead.removals, self._growth(ahead), ahead.fails_at)
+        return plots.sink_log(self.files, ahead.batches, ahead.removals, self._growth(ahead))
 
     def explain(self) -> str:
-        """Explain the log's state, its growth, and a failure to come, one sentence or two per line."""
+        """Explain the log's state and its growth, one sentence or two per line."""
         ahead = self.project(_AHEAD)
         lines = [
             f"The log of the file {self.kind} {self.name}: batch {self.latest_batch:,}, "
             f"{format_count(self.num_entries, 'entry')}. {self._growth(ahead)}.",
             f"Cleanup: {self._cleanup()}.",
         ]
-        if ahead.fails_at is not None:
-            fails = "With these settings the stream fails as it starts"
-            if self.kind == Kind.SINK:
-                fails = f"With these settings readers fail now, and the stream at batch {ahead.fails_at:,}"
-            lines.append(
-                f"{fails}: {ahead.missing}, a compaction that they need, is missing. Set "
-                f"{setting(self.kind, 'compactInterval')} back to its former value, or to more than "
-                f"{self.latest_batch + 1:,}."
-            )
-        elif self.kind == Kind.SOURCE:
+        if self.kind == Kind.SOURCE:
             lines.append("Growth: the log lists every file that the stream has read, without a retention.")
         else:
             lines.append(
@@ -328,8 +319,6 @@ class SinkLog(Record):
         last, begin = self.needed[0], "No compaction yet"
         if last.is_compaction:
             begin = f"{last.name} is {format_size(last.size_bytes)}"
-        if ahead.fails_at is not None:
-            return f"{begin}; a stream fails at batch {ahead.fails_at:,}: no {ahead.missing}"
         if not len(ahead.compactions):
             return begin
         batch, size = (ahead.compactions[name][-1].as_py() for name in ("batch", "size_bytes"))

@@ -1,4 +1,4 @@
-"""Project a log: the files of its next batches, and the batch at which a stream fails."""
+"""Project a log: the files of its next batches, if the stream has the files that it needs."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,15 +38,10 @@ class Projection:
             size_bytes of its file, num_live (the entries that a reader has to load then), num_files and
             log_bytes of the log after its cleanup.
         removals: One row per removed file: batch (after which it is removed), name, file_batch, size_bytes.
-        fails_at: The batch at which the stream fails, as a file that it reads is missing: of a sink the next
-            compaction (readers fail now), of a source the first batch; None if it doesn't fail.
-        missing: That file.
     """
 
     batches: pa.Table
     removals: pa.Table
-    fails_at: int | None
-    missing: str | None
 
     @property
     def compactions(self) -> pa.Table:
@@ -62,7 +57,6 @@ def project(
     pace: Pace,
     num_batches: int,
     retention: timedelta | None,
-    is_source: bool,
 ) -> Projection:
     """Project the next batches of a log, the first at the time `begin`; see `SinkLog.project`.
 
@@ -75,17 +69,10 @@ def project(
     old, first_live = np.sort(entry_times), 0
     on_disk = {file.name: file for file in files}
     log_bytes = sum(file.size_bytes for file in files)
-    rows, removals, fails_at, missing = [], [], None, None
+    rows, removals = [], []
     for number in range(num_batches):
         batch, time = first + number, begin + number * step
         compacts = is_compaction(batch, interval)
-        if compacts or (is_source and not number):
-            # getValidBatchesBeforeCompactionBatch, getAllValidBatches; the stream of a source reads all.
-            before = range(max(batch // interval * interval - 1, 0), batch)
-            reads = (f"{n}.compact" if is_compaction(n, interval) else str(n) for n in before)
-            if missing := next((name for name in reads if name not in on_disk), None):
-                fails_at = batch
-                break
         if compacts and retention is not None:
             # FileStreamSinkLog.shouldRetain
             oldest = time - retention // timedelta(milliseconds=1)
@@ -103,5 +90,4 @@ def project(
             removals.append(dict(zip(_REMOVALS.names, removal, strict=True)))
         row = batch, time, file.kind, count, file.size_bytes, num_live, len(on_disk), log_bytes
         rows.append(dict(zip(_BATCHES.names, row, strict=True)))
-    tables = pa.Table.from_pylist(rows, _BATCHES), pa.Table.from_pylist(removals, _REMOVALS)
-    return Projection(*tables, fails_at, missing)
+    return Projection(pa.Table.from_pylist(rows, _BATCHES), pa.Table.from_pylist(removals, _REMOVALS))
