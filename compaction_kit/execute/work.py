@@ -1,7 +1,6 @@
 """What a strategy gets: the run that it works for, with its progress and its timeline."""
 
 import contextlib
-import math
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -37,20 +36,8 @@ Report = Callable[[Any], object]
 ProofReader = Callable[[SparkSession, Snapshot, Adds, Adds, Callable[[float], None]], Fingerprint]
 
 
-class Measured:
-    """How far any work is: the share that is done, 0 to 1, and the seconds since it began."""
-
-    fraction: float
-    seconds: float
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds for the rest at the pace so far; None while the pace isn't known."""
-        return None if self.fraction < 0.02 else self.seconds * (1 - self.fraction) / self.fraction
-
-
 @dataclass(frozen=True)
-class Progress(Measured):
+class Progress:
     """How far a run is.
 
     Attributes:
@@ -85,34 +72,17 @@ class Progress(Measured):
         return ", ".join(parts)
 
 
-class Countdown:
-    """The seconds left as text, which never rise; empty while the pace has slowed down too much."""
-
-    def __init__(self) -> None:
-        self._least = math.inf
-
-    def __call__(self, progress: Measured) -> str:
-        """Return the text for a progress."""
-        left = progress.seconds_left
-        if left is None or progress.fraction >= 1:
-            return ""
-        self._least = min(self._least, left)
-        return f"about {self._least:.0f} s left" if left <= 1.5 * self._least + 1 else ""
-
-
 class ProgressBar:
     """A bar in a terminal or a notebook; call it with each progress."""
 
     def __init__(self) -> None:
-        shown = "{desc} |{bar}| {percentage:3.0f} % {elapsed}{postfix}"
+        shown = "{desc} |{bar}| {percentage:3.0f} % {elapsed}<{remaining}"
         self._bar: tqdm[None] = tqdm(total=100, miniters=0, bar_format=shown, leave=False)
-        self._countdown = Countdown()
         self.close = self._bar.close
 
-    def __call__(self, progress: Measured) -> None:
+    def __call__(self, progress: Progress) -> None:
         """Show a progress."""
         self._bar.set_description_str(str(progress), refresh=False)
-        self._bar.set_postfix_str(self._countdown(progress), refresh=False)
         self._bar.update(round(100 * progress.fraction) - self._bar.n)
 
 

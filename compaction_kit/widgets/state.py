@@ -13,7 +13,6 @@ from compaction_kit.compaction import CompactionPlan
 from compaction_kit.discovery import find_tables
 from compaction_kit.errors import TableNotFoundError, shortened
 from compaction_kit.execute import Progress
-from compaction_kit.execute.work import Countdown
 from compaction_kit.plan.order import SIZE
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
@@ -296,10 +295,12 @@ class WorkbenchState(Changes):
             plan = self.plan if self.can_run else None
         if plan is not None:
             self.measuring.forget()
-        job, countdown = self.running, Countdown()
+        job = self.running
 
         def report(done: Progress) -> None:
-            times = ", ".join(filter(None, (f"{done.seconds:.0f} s", countdown(done))))
-            job.report(done.fraction, f"{done} ({times})")
+            # Before, the pace isn't known.
+            rest = done.seconds * (1 / done.fraction - 1) if done.fraction >= 0.02 else 0
+            left = f", about {rest:.0f} s left" if rest else ""
+            job.report(done.fraction, f"{done} ({done.seconds:.0f} s{left})")
 
         return self.carry_out(job, plan, report, strategy=self.strategy, verify=self.verify)
