@@ -17,8 +17,6 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 MISSING_FILE = ("FILE_NOT_EXIST", "FileNotFoundException")
 
 _TABLE = "{table}"
-# Half of a character of UTF-16, which Java doesn't take.
-HALF = re.compile(r"[\ud800-\udfff]")
 # A text or an identifier in quotes.
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"|`[^`]*`"""
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
@@ -51,7 +49,7 @@ def parse_query(spark: SparkSession, query: Query) -> ParsedQuery:
     """
     if callable(query):
         return ParsedQuery(getattr(query, "__name__", repr(query)), query)
-    if not isinstance(query, str) or not query.strip() or HALF.search(query):
+    if not isinstance(query, str) or not query.strip():
         raise InvalidArgumentError(
             f"query={query!r} is not a query: give SQL with {_TABLE} for the table, a condition such as "
             '"id < 3", or a function of a DataFrame.'

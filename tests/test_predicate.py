@@ -58,7 +58,6 @@ def test_predicates_select_by_typed_value(spark: SparkSession, typed: Path, wher
         ("id = 1", "uses id, which is not a partition column: use only n, d, s p"),
         ("n = = 1", "can't be parsed as SQL"),
         ("n = 1 ZORDER BY (id)", "can't be parsed as SQL"),
-        ("n IN (SELECT 1)", "a subquery, which OPTIMIZE refuses"),
         ("n", "can't be used: [DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN]"),
         ("no_such_function(n) = 1", "can't be used: [UNRESOLVED_ROUTINE]"),
         ("sum(n) = 1", "can't be used: [INVALID_WHERE_CONDITION]"),
@@ -87,19 +86,6 @@ def test_the_predicate_for_given_partitions_selects_them_and_no_other(
     files = open_table(typed).files()
     predicate = partitions_predicate(spark, files, np.array([int(number) for number in chosen]))
     assert paths(typed, predicate) == chosen
-
-
-def test_a_column_named_as_a_query_begins_is_no_subquery(spark: SparkSession, tmp_path: Path) -> None:
-    names = ["table", "values", "with", "from", "select"]
-    adds = [handmade.add(f"f{i}", partition=dict.fromkeys(names, str(i))) for i in range(3)]
-    metadata = handmade.metadata({"id": "long"} | dict.fromkeys(names, "integer"), names)
-    table = handmade.write_log(tmp_path, [metadata, *adds])
-    for name in names:
-        assert paths(table, f"({name} = 0) OR ({name} >= 2)") == "02"
-        assert paths(table, f"({name} != 0) AND ({name} BETWEEN 0 AND 1)") == "1"
-    # Spark reads the last one as a query too.
-    for where in ("true IN (SELECT NOT true)", "1 IN (VALUES (1))", "1 IN (TABLE x)", "(values NOT IN (1))"):
-        refused(partial(paths, table, where), InvalidArgumentError, "a subquery, which OPTIMIZE refuses")
 
 
 def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, tmp_path: Path) -> None:
