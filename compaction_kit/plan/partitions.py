@@ -97,7 +97,8 @@ def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
     if kind in ("float", "double"):
         return float(text)
     if kind == "date":
-        return datetime.date.fromisoformat(text).toordinal() - _EPOCH
+        # Folders of Hive tables may have no leading zeros.
+        return datetime.date(*map(int, text.split("-"))).toordinal() - _EPOCH
     if kind == "timestamp":
         return _microseconds(datetime.datetime.fromisoformat(text), time_zone)
     if kind == "timestamp_ntz":
