@@ -70,18 +70,17 @@ def _explain_packing(plan: BinPlan) -> list[str]:
             f"All files of a partition are one bin ({bins} in total), its rows in Z-order by {columns}."
         )
     else:
-        first = {SIZE: "smallest files", INGEST: "oldest files"}.get(plan.order, f"lowest {plan.order}")
+        first = {SIZE: "smallest files first", INGEST: "oldest files first"}
         bins += bin_limit(plan) + _spread(plan)
-        lines.append(f"Of these, {plan.num_files_removed:,} fill {bins}, {first} first.")
+        order = first.get(plan.order, f"in order of {plan.order}")
+        lines.append(f"Of these, {plan.num_files_removed:,} fill {bins}, {order}.")
         if (size := limits.output_file_size) is not None:
-            shrinks = f"{limits.max_file_size / size:,.1f} times"
-            lines.append(f"The data shrinks about {shrinks} when compacted, so bins are as much larger.")
+            times = f"about {limits.max_file_size / size:,.1f} times"
+            lines.append(f"Bins are {times} as large as the new files, because rewriting shrinks the data.")
     lines += _left_out(plan, selected)
     if limits.batch_size is not None:
-        batches, most = format_count(plan.num_batches, "commit"), format_size(limits.batch_size)
-        lines.append(
-            f"The bins go into {batches}, smallest bins first, each of one bin or of at most {most}."
-        )
+        batches = f"{format_count(plan.num_batches, 'commit')} of at most {format_size(limits.batch_size)}"
+        lines.append(f"The bins go into {batches}, smallest bins first; a larger bin has its own commit.")
     before = format_files(plan.num_files_removed, plan.bytes_removed)
     become = "becomes" if plan.num_files_removed == 1 else "become"
     lines.append(f"{before} {become} {_outputs(plan)}. The size is predicted: {plan.size_basis}.")
@@ -175,7 +174,7 @@ def explain_clustering(plan: BinPlan) -> list[str]:
             f"until the cube has {complete} ({CUBES}.threshold). plan.amplification() says what more appends "
             "cost."
         )
-    return [*lines, f"The new files and their size are predicted: {plan.size_basis}."]
+    return [*lines, f"The number and size of the new files are predicted: {plan.size_basis}."]
 
 
 def why_empty(plan: BinPlan) -> str:

@@ -219,7 +219,10 @@ def test_batches_take_the_smallest_bins_first_and_equal_ones_are_said_to_be_open
         "num_deletion_vectors": [0, 0],
         "num_files_added": [2, 1],
     }
-    assert "into 2 commits, smallest bins first, each of one bin or of at most 62 B." in plan.explain()
+    assert (
+        "into 2 commits of at most 62 B, smallest bins first; a larger bin has its own commit."
+        in plan.explain()
+    )
     assert (plan.num_batches, plan.exact.commits) == (2, True)
     equal = [handmade.add(f"{p}{i}", 10 + i, {"p": p}) for p in "xy" for i in range(2)]
     files = files_of(tmp_path / "equal", *equal, p="string")

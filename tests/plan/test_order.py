@@ -45,7 +45,7 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
         plan = table.plan_compaction(min_file_size=100, max_file_size=1_000, order=order)
         assert members(plan) == [list(expected)]
     bin_ = "1 bin with a predicted output of at most 1.0 KiB"
-    assert f"{bin_} in 1 partition, lowest c first." in plan.explain()
+    assert f"{bin_} in 1 partition, in order of c." in plan.explain()
     assert str(plan.plot_bins().get_label()) == f"4 files in {bin_}"
     assert table.plan_compaction().compare().column == "c"
     assert "alone" not in table.plan_compaction(min_file_size=25, zorder_by="c").explain()

@@ -45,7 +45,7 @@ def test_a_bin_is_larger_by_as_much_as_the_data_shrinks(flights: Path) -> None:
     assert limits.output_file_size == 2 * limits.min_file_size == 512 * 1024
     assert 3 < limits.max_file_size / (512 * 1024) < 3.6
     assert "bins of at most 1.7 MiB (files of about 512 KiB)" in plan.explain()
-    assert "shrinks about 3.3 times when compacted" in plan.explain()
+    assert "Bins are about 3.3 times as large as the new files" in plan.explain()
     # Half of the bins are full: all but the last one of each partition, and rounding.
     assert 0.8 * 512 * 1024 < np.median(plan.bins["bytes_added"].to_numpy()) <= 512 * 1024
     by_bin = table.plan_compaction(max_file_size="512 KiB")
