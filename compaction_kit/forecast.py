@@ -80,8 +80,8 @@ class Forecast(Record):
         if self.every_days is not None:
             return f"{idle}; compacted {_named(self.every_days)}, {most[self.every_days]:,} at most"
         if most[None] > self.max_files:
-            return f"{idle}; compacted every day, up to {most[1]:,}: above the bound of {self.max_files:,}"
-        return f"{idle}: within the bound of {self.max_files:,}"
+            return f"{idle}; compacted every day, up to {most[1]:,}, above max_files={self.max_files:,}"
+        return f"{idle}, within max_files={self.max_files:,}"
 
     def explain(self) -> str:
         """Say the finding, what its compactions cost, and which arrivals are repeated, a sentence a line."""

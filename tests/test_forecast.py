@@ -147,7 +147,7 @@ def test_a_commit_that_replaces_a_vector_has_no_arrivals(tmp_path: Path) -> None
     assert forecast.arrivals.to_pylist() == [{"days_ago": 1, "num_files": 1, "size_bytes": 5}]
     assert (forecast.num_commits, forecast.num_other_commits) == (1, 2)
     assert per_day(forecast, "never", "num_files") == [(2,), (2,), (3,), (3,), (3,)]
-    assert forecast.finding.endswith("3 in 4 days if nothing is done: within the bound of 3")
+    assert forecast.finding.endswith("3 in 4 days if nothing is done, within max_files=3")
     assert "without 2 commits" in forecast.explain()
 
 
@@ -180,7 +180,7 @@ def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None
     assert rows[1]["mean_files"] == 6
     assert " rewritten in 4 runs, about " in forecast.explain()
     above = table.forecast(30, 5)
-    assert above.finding.endswith("; compacted every day, up to 11: above the bound of 5")
+    assert above.finding.endswith("; compacted every day, up to 11, above max_files=5")
     assert above.every_days is None
 
 
