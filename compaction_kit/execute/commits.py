@@ -121,17 +121,17 @@ def commits_of(store: Store, run_id: str, since: int) -> list[Commit]:
 
 def other_commits(store: Store, run_id: str, plan: BinPlan, since: int) -> str:
     """Say who committed after a version besides a run, and how many files of its plan they removed."""
-    planned, took = set(plan.files["path"].to_pylist()), dict[str, int]()
+    planned, removed = set(plan.files["path"].to_pylist()), dict[str, int]()
     for file, info, tag, _, removes in _commits_after(store, since):
         if tag is None or tag["run"] != run_id:
             paths = canonical_paths(pa.array([remove["path"] for remove in removes], pa.string()))
             name = ", ".join(filter(None, (info.get("operation"), f"version {file.version}")))
-            took[name] = len(planned.intersection(paths.to_pylist()))
-    takers = [name for name, number in took.items() if number]
-    names = takers or [*took]
+            removed[name] = len(planned.intersection(paths.to_pylist()))
+    removers = [name for name, number in removed.items() if number]
+    names = removers or [*removed]
     who, what = "Other writers" if len(names) > 1 else "Another writer", "changed the table"
-    if takers:
-        what = f"took {sum(took.values()):,} of the plan's {format_count(len(planned), 'file')}"
+    if removers:
+        what = f"removed {sum(removed.values()):,} of the plan's {format_count(len(planned), 'file')}"
     return f"{who} {what}{f' ({format_list(names)})' if names else ''}"
 
 

@@ -71,8 +71,8 @@ def _choices(
     asked = named.get(strategy)
     if asked is not None and asked not in able:
         raise errors.InvalidArgumentError(
-            f'order="{plan.order}" and budget={plan.budget} can\'t be used with strategy="{strategy}": with '
-            f'it Delta takes all files, by size; run it with strategy="{able[0].name}".'
+            f'strategy="{strategy}" packs all files by size, so it can\'t run a plan with order="{plan.order}" '
+            f'and budget={plan.budget}: run it with strategy="{able[0].name}".'
         )
     return able, asked
 
@@ -90,10 +90,8 @@ def _run(run: Run, able: Sequence[Strategy], asked: Strategy | None) -> Compacti
         raise
     if not commits and run.record.conflicts:
         others = other_commits(run.store, run.id, run.plan, since)
-        raise errors.ConflictError(
-            f"{others}, some of every bin: make a new plan; nothing was committed, the table is as they left "
-            "it."
-        )
+        why = f"{others}, at least one of each bin"
+        raise errors.ConflictError(f"{why}: make a new plan; nothing was committed.")
     run.record.done()
     return CompactionResult.of(run, commits, chosen, reason, refusals)
 

@@ -53,7 +53,7 @@ def test_commits_of_a_run_are_those_that_change_no_data_and_its_restores(tmp_pat
     for verify, differs, left in ((True, False, commits[:2]), (False, True, commits[:2]), (False, False, [])):
         assert proof.unproved(Mock(verify=verify), commits, differs) == left
     for since, paths, told in (
-        (0, "acx", "Other writers took 3 of the plan's 3 files (OPTIMIZE, version 4, version 8)"),
+        (0, "acx", "Other writers removed 3 of the plan's 3 files (OPTIMIZE, version 4, version 8)"),
         (11, "c", "Another writer changed the table (version 12)"),
         (12, "c", "Another writer changed the table"),
     ):

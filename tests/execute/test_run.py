@@ -223,7 +223,7 @@ def test_a_writer_who_takes_everything_wins(changed: Path, strategy: str) -> Non
     now, paths = int(time.time() * 1000), plan.source.to_arrow()["path"].to_pylist()
     info = {"commitInfo": {"timestamp": now, "operation": "DELETE"}}
     act = commit_behind(changed, 5, [info, *(handmade.remove(path, now) for path in paths)])
-    told = "Another writer took 21 of the plan's 21 files (DELETE, version 5), ", ": make a new plan; nothing"
+    told = "Another writer removed 21 of the plan's 21 files (DELETE, version 5), ", ": make a new plan; "
     run = partial(plan.run, strategy=strategy, verify=False)
     refused(run, ConflictError, *told, progress=once_rewriting(act))
     assert (table.version, table.files().num_files) == (5, 0)
@@ -235,7 +235,7 @@ def test_of_two_runs_of_a_plan_at_once_neither_waits_and_one_is_refused(changed:
     def run_too() -> None:
         assert pool.submit(plan.run, "arrow").result(timeout=60).versions == (5,)
 
-    told = "Another writer took 21 of the plan's 21 files (OPTIMIZE, version 5)"
+    told = "Another writer removed 21 of the plan's 21 files (OPTIMIZE, version 5)"
     refused(plan.run, ConflictError, told, strategy="arrow", progress=once_rewriting(run_too))
     assert open_table(changed).version == 5
 
