@@ -70,7 +70,7 @@ def refuse_table(spark: SparkSession | None, plan: BinPlan, may_ask: bool = True
     if not store.is_local and store.filesystem is None:
         return f"executors can't reach {store.root} by pyarrow"
     if plan.sorts_rows:
-        return "clustering needs Spark" if plan.clustered_by else "Z-ordering needs Spark"
+        return "only OPTIMIZE sorts rows"
     if plan.thresholds.max_records_per_file:
         return "spark.sql.files.maxRecordsPerFile is set, so a bin becomes several files"
     if (reason := _refuse_content(spark, snapshot)) or spark is None:
@@ -179,9 +179,9 @@ def _refuse_content(spark: SparkSession | None, snapshot: Snapshot) -> str | Non
     """Return the table feature or the type that pyarrow can't rewrite, if there is one."""
     protocol, metadata = snapshot.protocol, snapshot.metadata
     if protocol.min_writer_version > _NAMED_FEATURES:
-        return f"only a Delta that knows it rewrites a table of writer version {protocol.min_writer_version}"
+        return f"arrow doesn't know the table's writer version {protocol.min_writer_version}"
     if unknown := sorted(protocol.writer_features - _HARMLESS):
-        return f"only a Delta that knows it rewrites a table with the feature {', '.join(unknown)}"
+        return f"arrow doesn't know the table's feature {', '.join(unknown)}"
     if metadata.is_mapped_by_id:
         return "columns are found by their field ids"
     if len(metadata.schema["fields"]) == len(metadata.partition_columns):

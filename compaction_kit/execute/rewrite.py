@@ -48,7 +48,7 @@ class Rewrite(Strategy):
         """Return why an overwrite would change more than files."""
         plan, metadata = run.plan, run.plan.source.snapshot.metadata
         if plan.sorts_rows:
-            return "it orders no rows"
+            return "only OPTIMIZE sorts rows"
         if metadata.tracks_rows:
             return "the table has row tracking and the ids of its rows would change"
         values = {name: plan.source.partitions[f"partition.{name}"] for name in plan.source.partition_columns}

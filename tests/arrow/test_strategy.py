@@ -169,7 +169,7 @@ def test_a_feature_that_comes_meanwhile_is_a_conflict(changed: Path) -> None:
     plan, before = open_table(changed).plan_compaction(), data_files(changed)
     actions = [handmade.protocol(features=["typeWidening"])]
     during = once_rewriting(lambda: handmade.write_commit(changed, 5, actions))
-    told = r"^Another writer changed the table \(version 5\), .*the feature typeWidening now: .* nothing was"
+    told = r"^Another writer changed the table \(version 5\), .*feature typeWidening now: .* nothing was"
     with pytest.raises(ConflictError, match=told):
         plan.run(strategy="arrow", verify=False, progress=during)
     assert data_files(changed) == before
@@ -197,8 +197,8 @@ def writer(version: int, *features: str) -> handmade.Action:
         (handmade.metadata({"v": "variant"}), "Column v is of type variant, which pyarrow can't rewrite"),
         (handmade.metadata({"p": "long"}, ["p"]), "no column besides those it is partitioned by"),
         (with_default(handmade.metadata()), "Column id has a default that Spark reads from files without"),
-        (writer(7, "fancy"), "only a Delta that knows it rewrites"),
-        (writer(8), "only a Delta that knows it rewrites"),
+        (writer(7, "fancy"), "arrow doesn't know the table's feature fancy"),
+        (writer(8), "arrow doesn't know the table's writer version 8"),
     ],
     ids=["field ids", "variant", "no columns", "default", "unknown feature", "writer version"],
 )

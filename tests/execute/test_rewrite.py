@@ -225,7 +225,7 @@ TRACKED = {
 @pytest.mark.parametrize(
     ("configuration", "partition", "options", "reason"),
     [
-        ({}, {}, {"zorder_by": "id"}, 'it orders no rows: run it with strategy="optimize"'),
+        ({}, {}, {"zorder_by": "id"}, 'only OPTIMIZE sorts rows: run it with strategy="optimize"'),
         ({"delta.enableRowTracking": "true"}, {}, {}, "row tracking and the ids of its rows would change"),
         ({}, {"s": ""}, {}, 's is "" in some files, which a write would turn into null'),
     ],

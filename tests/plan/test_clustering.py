@@ -43,7 +43,7 @@ def test_new_rows_have_partial_cubes_rewritten(spark: SparkSession, tmp_path: Pa
     # The plan keeps the sizes with which it was made.
     result = plan.run()
     assert (result.strategy, result.verified, result.as_planned) == ("optimize", True, True)
-    assert "clustering needs Spark" in result.reason
+    assert "only OPTIMIZE sorts rows" in result.reason
     assert (result.num_files_removed, result.num_files_added) == (2, 1)
     confs(f"{CUBE}.threshold", str(10**12))
     done = open_table(folder, spark).plan_compaction()
