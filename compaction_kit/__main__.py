@@ -23,10 +23,10 @@ _EXIT_CODES = """exit codes:
 _PATH = "the path or URI of a Delta table; audit and survey also take a folder with tables"
 # The options of a plan and of a survey, as `plan_compaction` and `survey` name them.
 _PLAN_OPTIONS = {
-    "where": "SQL over partition columns that selects partitions",
+    "where": "a SQL condition on partition columns, such as \"day = '2024-05-01'\"",
     "min_file_size": "files below this size are rewritten",
     "max_file_size": 'the target file size, such as "128 MiB"',
-    "budget": "bytes that may be rewritten, those first that gain the most",
+    "budget": "the most bytes to rewrite, in bins that gain the most per byte",
 }
 
 

@@ -54,7 +54,7 @@ class CompactionPlan(BinPlan):
         if lower > upper and not self.sorts_rows:
             sentences.append(
                 f"The minimum file size of {format_size(lower)} is above the target file size of "
-                f"{format_size(upper)}, so the next run selects the files that this run adds, and rewrites "
+                f"{format_size(upper)}, so each run selects the files that the last one added, and rewrites "
                 "those that fit into one bin: lower the minimum or raise the target."
             )
         if not self.is_empty and (risk := self.handle.commit_risk):

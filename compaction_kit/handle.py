@@ -79,14 +79,14 @@ class Handle:
     def commit_risk(self) -> str | None:
         """Why one of two commits could be lost, in a sentence; None if it can't.
 
-        Delta's default for S3, S3SingleDriverLogStore, keeps writers apart within one driver alone.
+        Delta's default for S3, S3SingleDriverLogStore, coordinates only the writers of one driver.
         """
         confs = (f"spark.delta.logStore.{self._scheme}.impl", "spark.delta.logStore.class")
         if self._scheme not in S3_SCHEMES or self.session is None or any(map(self.conf, confs)):
             return None
         return (
-            "On S3 Delta keeps the writers of one Spark driver apart, no others: if another driver commits "
-            "at the same moment, one of the two commits is lost. Let nothing else write meanwhile, or set "
+            "On S3 Delta coordinates only the writers of one Spark driver: if another driver commits at the "
+            "same moment, one of the two commits is lost. Let nothing else write meanwhile, or set "
             f"{confs[0]} in all sessions to a log store such as io.delta.storage.S3DynamoDBLogStore."
         )
 

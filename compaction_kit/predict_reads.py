@@ -44,7 +44,7 @@ _SKIPPING = "delta.dataSkipping"
 _PROPERTIES = ("delta.columnMapping", _SKIPPING)
 _INT = pa.int64()
 _LAYOUTS = pa.schema({"layout": pa.string(), "num_files": _INT, "files_opened": _INT, "bytes_opened": _INT})
-_HOW = "The others are predictions: Delta plans it for the ranges of values that their files would have."
+_HOW = "The others are predictions: Delta plans the query on files with the ranges that they would have."
 Step = Callable[[float, str], object]
 _Adds = list[dict[str, Any]]
 
@@ -153,7 +153,7 @@ def predict_reads(
                         raise InvalidArgumentError("on a copy of the log it opens other files.")
         except (InvalidArgumentError, *SPARK_ERRORS) as error:
             why = str(error) if isinstance(error, InvalidArgumentError) else f"{reason_of(error)}."
-            rows, unpredicted = rows[:1], f"Other layouts can't be predicted here: {why}"
+            rows, unpredicted = rows[:1], f"Other layouts can't be predicted for this query: {why}"
     if plan.clustered_by:
         unpredicted = (
             "Other layouts can't be predicted, because OPTIMIZE sorts the rows of a clustered table."

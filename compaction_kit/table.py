@@ -117,7 +117,7 @@ class Table:
 
         Args:
             version: The version; None for the latest. `at` returns the version of a time.
-            where: SQL over partition columns, such as "origin = 'JFK'"; None for all files.
+            where: SQL condition on partition columns, such as "origin = 'JFK'"; None for all files.
 
         Raises:
             InvalidArgumentError: The version can't be read, or the predicate can't be used.
@@ -151,7 +151,7 @@ class Table:
         new files, and cubes that are not complete, into new cubes, whatever the size of a file.
 
         Args:
-            where: SQL over partition columns that selects partitions; None for all.
+            where: SQL condition on partition columns; None for all.
             min_file_size: Files below this size are rewritten. None: OPTIMIZE's setting in the session
                 (default 1 GiB), or `max_file_size` if that is less; with another order than "size",
                 half of `max_file_size`; with `output_file_size`, half of that.
@@ -196,13 +196,13 @@ class Table:
         columns = tuple(() if zorder_by is None else zorder_by) if is_list else (str(zorder_by),)
         if columns and (order != "size" or budget is not None):
             raise InvalidArgumentError(
-                f"zorder_by={zorder_by!r} sorts rows of whole partitions: leave out order and budget."
+                f"zorder_by={show_value(zorder_by)} sorts whole partitions: leave out order and budget."
             )
         if output_file_size is not None:
             if max_file_size is not None:
                 raise InvalidArgumentError(
-                    f"output_file_size={output_file_size!r} and max_file_size={max_file_size!r} both limit "
-                    "a bin: give one of them."
+                    f"output_file_size={show_value(output_file_size)} and max_file_size="
+                    f"{show_value(max_file_size)} both limit a bin: give one of them."
                 )
             max_file_size = parse_size(output_file_size, "output_file_size")
         sizes, even = (min_file_size, max_file_size), order != "size" or output_file_size is not None
@@ -228,7 +228,7 @@ class Table:
         dropped columns: to REORG these are also those that UPDATE and MERGE write for a change data feed.
 
         Args:
-            where: SQL over partition columns, as for `plan_compaction`.
+            where: SQL condition on partition columns, as for `plan_compaction`.
 
         Raises:
             InvalidArgumentError: The predicate can't be used.

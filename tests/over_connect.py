@@ -179,7 +179,7 @@ def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
         assert re.search(r"(?i)not.exist", str(said))
 
 
-@pytest.mark.filterwarnings("ignore:On S3 Delta keeps the writers of one Spark driver apart")
+@pytest.mark.filterwarnings("ignore:On S3 Delta coordinates only the writers of one Spark driver")
 def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path: Path) -> None:
     # The server has its own settings, this process the environment's.
     scheme, _, address = os.environ["AWS_ENDPOINT_URL"].partition("://")

@@ -132,7 +132,7 @@ def test_a_plan_costs_what_a_store_is_asked_for(
     assert "a second of work" in found.basis
     assert "one of the two commits is lost" in plan.explain()
     on_s3.requests.clear()
-    with pytest.warns(UserWarning, match="On S3 Delta keeps the writers of one Spark driver apart"):
+    with pytest.warns(UserWarning, match="On S3 Delta coordinates only the writers of one Spark driver"):
         result = plan.run(strategy)
     assert (result.as_planned, result.verified) == (True, True)
     of_data = [one for one in on_s3.requests if one.path.endswith(".parquet")]

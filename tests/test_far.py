@@ -31,7 +31,7 @@ from tests.refusals import refused
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:On S3 Delta keeps the writers of one Spark driver apart"),
+    pytest.mark.filterwarnings("ignore:On S3 Delta coordinates only the writers of one Spark driver"),
 ]
 # What two tests have on them, for docs/works.py.
 SEEN, LATER = ("read", "survey", "proof"), ("rewrite", "restore", "manifests", "vacuum")

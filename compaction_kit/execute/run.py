@@ -71,7 +71,7 @@ def _choices(
     asked = named.get(strategy)
     if asked is not None and asked not in able:
         raise errors.InvalidArgumentError(
-            f'strategy="{strategy}" packs all files by size, so it can\'t run a plan with order="{plan.order}" '
+            f'strategy="{strategy}" packs all files by size and can\'t run a plan with order="{plan.order}" '
             f'and budget={plan.budget}: run it with strategy="{able[0].name}".'
         )
     return able, asked

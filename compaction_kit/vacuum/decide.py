@@ -156,8 +156,7 @@ def _warning(needs: FilesByVersion, keep: Sequence[int], after: np.ndarray, at: 
         log = read_log_expiry(needs.handle).filter(pc.field("kind") == Kind.COMMIT.value).to_pylist()
         expired = sorted({row["version"] for row in log if row["expires"] <= at}.intersection(keep))
     reasons = {
-        f"older than the retention: to read what is kept, set {GUARD} to false, as Delta's guard refuses "
-        "it.": blocked,
+        f"older than the retention, so Delta refuses reads: set {GUARD} to false.": blocked,
         f"in commits older than {LOG_PROPERTY}: after its next checkpoint, which VACUUM's own commits may "
         "write, Delta may delete these; set that property to a longer time first.": expired,
     }

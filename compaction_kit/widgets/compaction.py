@@ -140,14 +140,14 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
     smaller, target = SizeSlider("Minimum file size", "ck-min"), SizeSlider("Target file size", "ck-max")
     narrow = {"width": "auto", "label_width": "50px"}
     where = fields.field("Where", "SQL", "ck-where", **narrow)
-    where.tooltip = "SQL over partition columns; empty for all files"
+    where.tooltip = "SQL condition on partition columns; empty for all files"
     order = fields.dropdown("Order", "ck-order", **narrow)
     budget = fields.field("Budget", "such as 10 GiB", "ck-budget", **narrow)
     budget.tooltip = "The most bytes to rewrite, in bins that gain the most per byte; empty for no limit"
     fields.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
     fields.set_by_choice(state, "order", order)
     by_output = w.Checkbox(True, description="Size of new files", indent=False).add_class("ck-by-output")
-    by_output.tooltip = "Ticked: new files get this size. Otherwise bins do, as by OPTIMIZE's maxFileSize"
+    by_output.tooltip = "If ticked, the size of new files; if not, of bins, as OPTIMIZE's maxFileSize"
     full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False).add_class("ck-full")
     full.tooltip = "Cluster files of other columns again too"
     fields.bind(state, where=where, budget=budget, by_output=by_output, full=full)

@@ -33,7 +33,7 @@ class WorkbenchState(Changes):
     """
 
     root = Unicode("", help="The folder, schema or catalog to look for tables in, or a table")
-    where = Unicode("", help="SQL over partition columns; empty for all files")
+    where = Unicode("", help="SQL condition on partition columns; empty for all files")
     # None where what is typed is no size: then there is no plan.
     min_file_size = Int(GIB, min=1, allow_none=True, help="Files below this size in bytes are rewritten")
     max_file_size = Int(GIB, min=1, allow_none=True, help="The target file size in bytes")

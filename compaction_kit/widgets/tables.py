@@ -206,7 +206,7 @@ def survey_part(state: WorkbenchState, on_open: Callable[[str], object]) -> Part
             return str(surveying.value.summary().splitlines()[0])
         if not state.tables:
             return state.searching.message if state.searching.running else "No table was found."
-        return f"{text.format_count(len(state.tables), 'table')} to look at."
+        return f"{text.format_count(len(state.tables), 'table')} found."
 
     def failures() -> str:
         return "\n".join(f"{row['table']}: {row['error']}" for row in rows() if row["error"])
