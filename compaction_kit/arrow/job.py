@@ -168,7 +168,10 @@ def _rewrite(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[R
         else:
             inputs = [(part.path, part.size_bytes) for part in parts if part.num_rows or part is parts[0]]
             joins.append(task_of[number]._replace(part=0, inputs=inputs, vectors={}, row_ids={}, joins=True))
-    return ready + (_run_tasks(run, joins, staging) if joins else [])
+    for output in _run_tasks(run, joins, staging) if joins else ():
+        with_nan = {name for part in parts_of[output.number] for name in part.with_nan}
+        ready.append(output._replace(with_nan=frozenset(with_nan)))
+    return ready
 
 
 def _run_tasks(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[RewriteOutput]:

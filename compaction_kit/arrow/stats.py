@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -29,6 +29,7 @@ Leaf = tuple[tuple[str, ...], Any]
 # The number of nulls in a column, and its least and its greatest value; None for those that aren't known.
 Bounds = tuple[int, Any, Any]
 
+_FLOATS = ("float", "double")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 # Delta keeps the first characters of texts; what it puts behind them in a maximum is greater than any other.
 _PREFIX, _GREATEST = 32, "\U0010ffff"
@@ -46,10 +47,13 @@ class MergedStats(NamedTuple):
     text: str
     indexed: Sequence[Leaf] = ()
 
-    def of(self, num_rows: int, read: Callable[[], Mapping[str, Bounds]]) -> str:
+    def of(
+        self, num_rows: int, read: Callable[[], Mapping[str, Bounds]], with_nan: Container[str] = ()
+    ) -> str:
         """Return the stats of an output: of another number of rows, they aren't to be trusted.
 
-        What they lack then, or because a column is newer than some files, `read` finds in the output.
+        What they lack then, or because a column is newer than some files, `read` finds in the output. To
+        Delta NaN is the greatest value; some writers' bounds don't count it in the columns `with_nan`.
         """
         text = self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
         found = _DECODER.decode(text)
@@ -60,7 +64,10 @@ class MergedStats(NamedTuple):
             _put(found, "nullCount", path, null_count)
             _put(found, "minValues", path, _written(kind, low, is_max=False))
             _put(found, "maxValues", path, _written(kind, high, is_max=True))
-        return json_text(found) if lacking else text
+        nan = [path for path, kind in self.indexed if kind in _FLOATS and ".".join(path) in with_nan]
+        for path in nan:
+            _put(found, "maxValues", path, "NaN")
+        return json_text(found) if lacking or nan else text
 
 
 def data_leaves(metadata: Metadata) -> list[Leaf]:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten, row_fields
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
 from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats, read_bounds
-from compaction_kit.arrow.worker import WHOLE_BYTES, RewriteOutput
+from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.execute.commits import as_add, commits_of, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
 from compaction_kit.execute.failures import BinFailed, TableChanged
@@ -265,19 +265,16 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
     for bin_ in bins:
         start, end = end, end + len(bin_.positions)
         merged, own = merge_stats(stats[start:end], leaves), sizes[start:end]
-        marked = ["deletionVector" in one for one in fields[start:end]]
-        if any(size >= WHOLE_BYTES and not has_one for size, has_one in zip(own, marked, strict=True)):
-            # Row groups may be copied, and some writers' bounds don't count NaN.
-            known = [leaf for leaf in merged.indexed if leaf[1] not in ("float", "double")]
-            merged = merged._replace(indexed=known)
-        found[bin_.number] = _Inputs(values[start], merged, own, removes[start:end], sum(marked))
+        num_vectors = sum("deletionVector" in one for one in fields[start:end])
+        found[bin_.number] = _Inputs(values[start], merged, own, removes[start:end], num_vectors)
     return found
 
 
 def _finished(store: Store, pair: tuple[_Inputs, RewriteOutput]) -> _Done:
     inputs, output = pair
     read = partial(read_bounds, store, output.path.removeprefix(f"{store.root}/"))
-    return _Done(inputs, output, inputs.stats.of(output.num_rows, read) if output.num_rows else "")
+    stats = inputs.stats.of(output.num_rows, read, output.with_nan) if output.num_rows else ""
+    return _Done(inputs, output, stats)
 
 
 def _file_actions(store: Store, done: Iterable[_Done]) -> list[str]:

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,9 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from compaction_kit import open_table
-from compaction_kit.arrow import strategy
+from compaction_kit.arrow import job, strategy
 from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.arrow.refusals import refuse_changes, refuse_table
+from compaction_kit.arrow.worker import rewrite
 from compaction_kit.compaction import CompactionPlan
 from compaction_kit.errors import ConflictError, RunFailedError
 from compaction_kit.execute import CompactionResult
@@ -140,8 +142,29 @@ def test_columns_that_older_files_lack_have_the_stats_of_all_rows(tmp_path: Path
         "numRecords": 3,
         "nullCount": {"id": 0, "s": 2},
         "minValues": {"id": 1, "s": "x" * 32},
-        "maxValues": {"id": 3, "s": "x" * 32 + "\U0010ffff"},
+        "maxValues": {"id": 3, "s": "x" * 32 + "\U0010ffff", "f": "NaN"},
     }
+
+
+@pytest.mark.parametrize("way", ["decoded", "copied", "joined"])
+def test_nan_counts_that_bounds_of_inputs_leave_out(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """As delta-rs writes them; to Spark NaN is greater than any number."""
+    if way == "copied":
+        monkeypatch.setattr(rewrite, "WHOLE_BYTES", 1)
+    if way == "joined":
+        monkeypatch.setattr(job, "LEAST_PART", 1)
+    for number in (math.nan, 1.0, 2.0, 3.0):
+        rows = pa.table({"d": [number, 2.5], "s": [{"f": 1.0}, {"f": number}], "w": [1.0, None]})
+        deltalake.write_deltalake(tmp_path, rows, mode="append")
+    assert open_table(tmp_path).plan_compaction().run(strategy="arrow").verified
+    (added,) = actions_of(tmp_path, 4, "add")
+    stats = json.loads(added["stats"])
+    assert stats["minValues"] == {"d": 1.0, "s": {"f": 1.0}, "w": 1.0}
+    assert stats["maxValues"] == {"d": "NaN", "s": {"f": "NaN"}, "w": 1.0}
+    found = spark.read.format("delta").load(str(tmp_path)).where("d > 5 OR s.f > 5")
+    assert found.count() == 2
 
 
 @pytest.mark.parametrize("name", ["datetimeRebaseModeInRead", "int96RebaseModeInRead"])

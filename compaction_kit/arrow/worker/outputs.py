@@ -36,7 +36,8 @@ class RewriteOutput(NamedTuple):
     """The output of a task or a bin; if there is none, `refusal` or `failure` says why.
 
     `start` and `end` are in seconds since 1970, `modification_time` in milliseconds; `peak_bytes` is
-    the most memory that the worker has held in its life.
+    the most memory that the worker has held in its life. `with_nan` are the columns that hold NaN, by their
+    path in Parquet.
     """
 
     number: int
@@ -44,6 +45,7 @@ class RewriteOutput(NamedTuple):
     path: str = ""
     size_bytes: int = 0
     num_rows: int = 0
+    with_nan: frozenset[str] = frozenset()
     modification_time: int = 0
     start: float = 0.0
     end: float = 0.0
@@ -73,8 +75,8 @@ def new_place(task: RewriteTask, suffix: str) -> str:
     return f"{task.output}-{uuid.uuid4().hex[:8]}{STEM}{suffix}"
 
 
-def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
-    """Write the rows of a task's inputs to a new file, as Spark does; returns its place and number of rows.
+def write_file(reader: FileReader, floats: FloatsFound) -> RewriteOutput:
+    """Write the rows of a task's inputs to a new file, as Spark does.
 
     Columns of `floats` get no statistics, or no dictionary; those of the first row group are added to it.
 
@@ -112,7 +114,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> tuple[str, int]:
             writer.write_table(group.unify_dictionaries(), row_group_size=len(group) or None)
             num_rows += len(group)
         writer.add_key_value_metadata(task.footer)
-    return place, num_rows
+    return RewriteOutput(task.number, task.part, place, 0, num_rows, frozenset(floats.with_nan))
 
 
 def _row_groups(reader: FileReader) -> Iterator[pa.Table]:

@@ -18,12 +18,20 @@ from compaction_kit.arrow.concat import CannotConcatenate, concatenate
 from compaction_kit.arrow.worker.columns import Columns, Refused
 from compaction_kit.arrow.worker.files import Input, Storage
 from compaction_kit.arrow.worker.inputs import FileReader, RewriteTask, TextsFound
-from compaction_kit.arrow.worker.outputs import STEM, FloatsFound, RewriteOutput, new_place, write_file
+from compaction_kit.arrow.worker.outputs import (
+    STEM,
+    FloatsFound,
+    RewriteOutput,
+    nan_columns,
+    new_place,
+    write_file,
+)
 
 # Row groups of at least these bytes on average are copied as they are: larger ones would gain little.
 WHOLE_BYTES = 8 << 20
 # The least share of a bin's bytes for which it pays to copy the others too, once they are rewritten.
 COPIED_SHARE = 1 / 8
+_FLOATS = ("FLOAT", "DOUBLE")
 # Whether a file is large, and it alone; or files that aren't.
 _Piece = tuple[bool, list[Input]]
 
@@ -89,10 +97,10 @@ def _output_of(task: RewriteTask, storage: Storage, columns: Columns) -> Rewrite
     start = time.time()
     done = RewriteOutput(task.number, task.part)
     try:
-        path, num_rows = (_join if task.joins else rewrite)(task, storage, columns)
-        storage.finish(path, task.inputs[0][0])
-        size_bytes, modified = storage.status(path)
-        done = done._replace(path=path, num_rows=num_rows, size_bytes=size_bytes, modification_time=modified)
+        written = (_join if task.joins else rewrite)(task, storage, columns)
+        storage.finish(written.path, task.inputs[0][0])
+        size_bytes, modified = storage.status(written.path)
+        done = written._replace(size_bytes=size_bytes, modification_time=modified)
     except Refused as error:
         done = done._replace(refusal=first_line(error))
     except Exception as error:
@@ -123,21 +131,21 @@ def _columns(task: RewriteTask) -> Columns:
     return Columns(pa.ipc.read_schema(pa.py_buffer(task.schema)), task.constants)
 
 
-def _join(task: RewriteTask, storage: Storage, columns: Columns) -> tuple[str, int]:
+def _join(task: RewriteTask, storage: Storage, columns: Columns) -> RewriteOutput:
     parts = [path for path, _ in task.inputs]
     # One may have the row groups of a writer that lays out columns in another way than ours.
     with contextlib.suppress(CannotConcatenate):
         path = new_place(task, parts[0].rpartition(STEM)[2])
-        return path, concatenate(parts, path, task.footer)
+        return RewriteOutput(task.number, task.part, path, num_rows=concatenate(parts, path, task.footer))
     return rewrite(task, storage, columns)
 
 
 def rewrite(
     task: RewriteTask, storage: Storage | None = None, columns: Columns | None = None
-) -> tuple[str, int]:
+) -> RewriteOutput:
     """Write a task's rows to one file, in their order, compressed as the first input is.
 
-    `storage` and `columns` are those of its table. Returns the file's place, and the number of rows.
+    `storage` and `columns` are those of its table.
 
     Raises:
         Refused: A file can't be rewritten faithfully.
@@ -148,7 +156,7 @@ def rewrite(
         with contextlib.suppress(CannotConcatenate):
             reader, pieces = FileReader(task, columns, storage), _pieces(task)
             if _is_worth_copying(pieces, reader, columns.plain):
-                return _copied(task, pieces, storage, columns, reader.codec.suffix)
+                return _copied(reader, pieces)
     floats = FloatsFound(set(), set())
     while True:
         try:
@@ -192,22 +200,39 @@ def _is_worth_copying(pieces: Sequence[_Piece], reader: FileReader, schema: pa.S
     return len(codecs) == 1 and sum(sizes) >= WHOLE_BYTES * len(sizes)
 
 
-def _copied(
-    task: RewriteTask, pieces: Sequence[_Piece], storage: Storage, columns: Columns, suffix: str
-) -> tuple[str, int]:
+def _copied(reader: FileReader, pieces: Sequence[_Piece]) -> RewriteOutput:
     """Write files to one by copying the row groups of large ones; the others are rewritten before."""
-    paths, own = [], []
+    task, storage = reader.task, reader.storage
+    paths, own, with_nan = [], list[str](), set[str]()
     try:
         for large, inputs in pieces:
             path = inputs[0][0]
             if large:
                 storage.check(path)
+                with reader.opened(path) as file:
+                    _check_floats(file)
             else:
-                path, _ = rewrite(task._replace(inputs=inputs), storage, columns)
+                written = rewrite(task._replace(inputs=inputs), storage, reader.columns)
+                path = written.path
                 own.append(path)
+                with_nan.update(written.with_nan)
             paths.append(path)
-        output = new_place(task, suffix)
-        return output, concatenate(paths, output, task.footer)
+        output = new_place(task, reader.codec.suffix)
+        num_rows = concatenate(paths, output, task.footer)
+        return RewriteOutput(task.number, task.part, output, 0, num_rows, frozenset(with_nan))
     finally:
         for path in own:
             storage.delete(path)
+
+
+def _check_floats(file: pq.ParquetFile) -> None:
+    """Raise CannotConcatenate if a column outside of lists has NaN, which some writers' bounds leave out."""
+    leaves = map(file.schema.column, range(len(file.schema)))
+    floats = [leaf.path for leaf in leaves if leaf.physical_type in _FLOATS and not leaf.max_repetition_level]
+    # One after the other, because there may be many.
+    batches = (batch for path in floats for batch in file.iter_batches(columns=[path]))
+    try:
+        if any(nan_columns(pa.Table.from_batches([batch])) for batch in batches):
+            raise CannotConcatenate("readers may skip NaN by a file's statistics")
+    except (OSError, pa.ArrowException) as error:
+        raise CannotConcatenate("a file can't be decoded") from error

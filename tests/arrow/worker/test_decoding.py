@@ -90,7 +90,7 @@ def test_texts_left_in_dictionaries_are_the_same(tmp_path: Path, monkeypatch: py
     tables.append(tables[0].select(["l"]))
     # A column of one value behind them is none that is read.
     schema = tables[0].schema.append(pa.field("p", pa.string()))
-    path, _ = rewrite(task_of(tmp_path, tables, schema)._replace(constants={"p": pa.array(["x"])}))
+    path = rewrite(task_of(tmp_path, tables, schema)._replace(constants={"p": pa.array(["x"])})).path
     expected = pa.concat_tables(tables, promote_options="default")
     expected = expected.append_column("p", pa.array(["x"] * len(expected)))
     found = pq.ParquetFile(path)

@@ -75,7 +75,7 @@ def test_values_of_every_type_come_out_as_they_went_in(
 ) -> None:
     schema, row = data.draw(some_columns())
     tables = [pa.Table.from_pylist(data.draw(st.lists(row, max_size=4)), schema) for _ in range(2)]
-    path, _ = rewrite(task_of(tmp_path_factory.mktemp("types"), tables))
+    path = rewrite(task_of(tmp_path_factory.mktemp("types"), tables)).path
     found = pq.read_table(path, partitioning=None)
     assert found.schema.types == schema.types
     # As text, for -0.0 equals 0.0, and NaN no NaN.
@@ -84,7 +84,7 @@ def test_values_of_every_type_come_out_as_they_went_in(
 
 def test_decimals_and_the_footer_are_laid_out_as_spark_writes_them(tmp_path: Path) -> None:
     schema = pa.schema([(str(digits), pa.decimal128(digits, 2)) for digits in (9, 18, 38)])
-    path, _ = rewrite(task_of(tmp_path, [schema.empty_table()]))
+    path = rewrite(task_of(tmp_path, [schema.empty_table()])).path
     file = pq.ParquetFile(path)
     kinds = [column.physical_type for column in map(file.schema.column, range(3))]
     assert kinds == ["INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
@@ -102,19 +102,19 @@ def test_int96_keeps_its_moment_where_the_log_shows_the_years(tmp_path: Path, ne
         values, zoned = pa.StructArray.from_arrays([values], ["t"]), pa.struct([("t", zoned)])
     schema = pa.schema([("c", zoned)])
     one = task_of(tmp_path, [pa.table({"c": values})], schema, use_deprecated_int96_timestamps=True)
-    found = pq.read_table(rewrite(one)[0])["c"].combine_chunks()
+    found = pq.read_table(rewrite(one).path)["c"].combine_chunks()
     expected = [moment and moment.replace(tzinfo=UTC) for moment in kept]
     assert (found.field("t") if nested else found).to_pylist() == expected
     with pytest.raises(Refused, match=f"column {'c.t' if nested else 'c'} is stored as INT96"):
         rewrite(one._replace(has_years=False))
     plain = task_of(tmp_path / "plain", [pa.table({"c": found})], schema)
-    assert rewrite(plain._replace(has_years=False))[1] == len(kept)
+    assert rewrite(plain._replace(has_years=False)).num_rows == len(kept)
 
 
 def test_files_of_other_writers_may_use_large_and_dictionary_types(tmp_path: Path) -> None:
     words = pa.array(["x", None, "y"])
     tables = [pa.table({"w": words.cast(pa.large_string())}), pa.table({"w": words.dictionary_encode()})]
-    path, _ = rewrite(task_of(tmp_path, tables, pa.schema([("w", pa.string())])))
+    path = rewrite(task_of(tmp_path, tables, pa.schema([("w", pa.string())]))).path
     assert pq.read_table(path)["w"].to_pylist() == ["x", None, "y"] * 2
 
 
@@ -122,7 +122,7 @@ def test_files_of_other_writers_may_use_large_and_dictionary_types(tmp_path: Pat
 def test_the_codec_is_that_of_the_files(tmp_path: Path, codec: str) -> None:
     one = task_of(tmp_path, [ONE] * 2, compression=codec)
     pq.write_table(ONE, one.inputs[1][0], compression="zstd" if codec == "snappy" else "snappy")
-    path, _ = rewrite(one)
+    path = rewrite(one).path
     ((found,),), ((expected,),) = map(chunks_of, (path, one.inputs[0][0]))
     assert found.compression == expected.compression
     suffixes = {"none": "", "gzip": ".gz", "lz4": ".lz4raw"}
@@ -188,10 +188,10 @@ def test_large_files_are_read_in_pieces_to_groups(tmp_path: Path, monkeypatch: p
     tables = [pa.table({"a": range(start, end)}) for start, end in ends]
     one = task_of(tmp_path, tables)
     assert [size > 2_000 for _, size in one.inputs] == [True, False, False, True]
-    path, num_rows = rewrite(one)
-    assert pq.read_table(path).equals(pa.concat_tables(tables))
-    *counts, last = [column.num_values for (column,) in chunks_of(path)]
-    assert (sum(counts) + last, all(500 <= count < 600 for count in counts)) == (num_rows, True)
+    done = rewrite(one)
+    assert pq.read_table(done.path).equals(pa.concat_tables(tables))
+    *counts, last = [column.num_values for (column,) in chunks_of(done.path)]
+    assert (sum(counts) + last, all(500 <= count < 600 for count in counts)) == (done.num_rows, True)
 
 
 @pytest.mark.parametrize("whole_bytes", [1, 1 << 30], ids=["row groups to copy", "decoded"])
@@ -201,7 +201,7 @@ def test_columns_are_added_reordered_and_left_out(
     monkeypatch.setattr(rewriting, "WHOLE_BYTES", whole_bytes)
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.list_(pa.int8()))])
     columns = [{"b": ["x"], "a": [1]}, {"gone": [1.0], "a": [2]}, {"gone": [2.0]}]
-    path, _ = rewrite(task_of(tmp_path, list(map(pa.table, columns)), schema))
+    path = rewrite(task_of(tmp_path, list(map(pa.table, columns)), schema)).path
     expected = {"a": [1, 2, None], "b": ["x", None, None], "c": [None] * 3}
     assert pq.read_table(path).to_pydict() == expected
 
@@ -217,7 +217,7 @@ def test_large_files_are_copied_and_what_is_between_them_is_decoded(
     one = task_of(folder, tables, row_group_size=size, use_dictionary=False, compression="none")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rewriting, "WHOLE_BYTES", 8_000)
-        path, _ = rewrite(one)
+        path = rewrite(one).path
     assert pq.read_table(path).equals(pa.concat_tables(tables))
     runs = [(count, len(list(run))) for count, run in itertools.groupby(counts)]
     groups = [rows for count, many in runs for rows in ([1_500, 500] * many if count > 3 else [3 * many])]
@@ -236,7 +236,7 @@ def test_a_column_of_one_value_is_written_for_all_files(
     others = pa.array([other, None], kind)
     tables = [pa.table({"p": others, "a": [1, 2]}), pa.table({"a": [3]}), pa.table({"p": ["x"]})]
     share = task_of(tmp_path_factory.mktemp("one"), tables)
-    path, _ = rewrite(with_values(share, schema, {"p": value}))
+    path = rewrite(with_values(share, schema, {"p": value})).path
     expected = pa.table([pa.array([1, 2, 3, None]), pa.array([value] * 4, kind)], schema)
     found = pq.read_table(path, partitioning=None)
     assert found.schema.equals(schema)
@@ -298,9 +298,9 @@ def test_columns_with_nan_have_no_statistics_and_those_with_zeros_no_dictionary(
     some = {"nan": (1.0, math.nan), "zero": (1.0, -0.0), "other": (2.0, 3.0)}
     tables = [pa.table({name: column(values[i]) for name, values in some.items()}) for i in (0, 1)]
     schema = tables[0].schema.append(pa.field("partition", pa.float64()))
-    path, num_rows = rewrite(with_values(task_of(tmp_path, tables), schema, {"partition": 0.0}))
-    groups = chunks_of(path)
-    assert (num_rows, len(groups)) == (36, 2 if group_bytes == 1 else 1)
+    done = rewrite(with_values(task_of(tmp_path, tables), schema, {"partition": 0.0}))
+    groups = chunks_of(done.path)
+    assert (done.num_rows, len(groups)) == (36, 2 if group_bytes == 1 else 1)
     for columns in groups:
         floats = [one for one in columns if not one.path_in_schema.endswith(".key")]
         has_stats, has_dictionary = defaultdict(set), defaultdict(set)
