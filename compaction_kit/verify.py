@@ -14,6 +14,8 @@ READER = "Spark"
 # Compared row groups that were copied, without hashing their rows.
 BYTES = "bytes"
 _SALT = 0x5EED
+# Within a variant, types of values count in their order this many levels deep.
+_VARIANT_LEVELS = 3
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,16 @@ def _hashable(column: Column, kind: DataType) -> Column:
     if isinstance(kind, (DoubleType, FloatType)):
         # Hashes and most functions take -0.0 for 0.0; as text it has its sign.
         return F.struct(column, F.when(column == 0, column.cast("string")))
-    if kind.typeName() == "variant":
-        # JSON has the same text for a date and for that text; a whole number may be stored as a decimal.
-        types = F.regexp_replace(F.schema_of_variant(column), r"DECIMAL\(\d+,\d+\)", "BIGINT")
-        return F.struct(F.to_json(column), types)
-    return column
+    return _typed(column, _VARIANT_LEVELS) if kind.typeName() == "variant" else column
+
+
+def _typed(variant: Column, levels: int) -> Column:
+    # JSON has the same text for a date and for that text; a whole number may be stored as a decimal.
+    types = F.regexp_replace(F.schema_of_variant(variant), r"DECIMAL\(\d+,\d+\)", "BIGINT")
+    if not levels:
+        return F.struct(F.to_json(variant), types)
+    # The type of an array whose values are of several types names none of them.
+    fields = F.map_values(F.try_variant_get(variant, "$", "map<string,variant>"))
+    items = F.coalesce(F.try_variant_get(variant, "$", "array<variant>"), fields)
+    mixed = F.when(types.contains("VARIANT"), F.transform(items, lambda item: _typed(item, levels - 1)))
+    return F.struct(F.to_json(variant), types, mixed)

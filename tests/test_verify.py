@@ -106,3 +106,12 @@ def test_a_variant_counts_by_its_value(spark: SparkSession) -> None:
     )
     prints = [{fingerprint(spark.sql(f"SELECT {one} v")) for one in pair} for pair in values]
     assert [len(found) for found in prints] == [2, 2, 1]
+
+
+@since_spark("4.0")
+def test_types_in_an_array_of_a_variant_count_in_their_order(spark: SparkSession) -> None:
+    items = [f"CAST({text} AS VARIANT)" for text in ("DATE'2024-01-01'", "'2024-01-01'")]
+    arrays = [f"array({', '.join(order)})" for order in (items, items[::-1])]
+    for value in ("{}", "named_struct('a', {})"):
+        both = {fingerprint(spark.sql(f"SELECT to_variant_object({value.format(one)}) v")) for one in arrays}
+        assert len(both) == 2
