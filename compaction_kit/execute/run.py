@@ -24,6 +24,7 @@ from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.log.snapshot import file_keys, without
 from compaction_kit.plan import BinPlan
 from compaction_kit.session import quiet_errors
+from compaction_kit.text import format_count
 
 AUTO = "auto"
 _FAILURES = (*SPARK_FAILURES, BinFailed, TableChanged, ContentDiffers, OSError)
@@ -164,11 +165,13 @@ def _committed(run: Run, commits: Sequence[Commit], error: BaseException, is_wri
         return undone
     if not commits:
         return "nothing was committed, the table is as it was"
-    if is_written or run.plan.without(removed_paths(commits)).is_empty:
+    num_bins = run.plan.num_bins
+    done = num_bins - run.plan.without(removed_paths(commits)).num_bins
+    if is_written or done == num_bins:
         same = ", and its content is the same" if run.verify else ""
         return f"the compaction is committed, as version {_versions(commits)}{same}"
-    batches = f"{len(commits)} of {run.plan.num_batches} batches {'is' if len(commits) == 1 else 'are'}"
-    return f"{batches} committed, as version {_versions(commits)}; make a new plan for the rest"
+    bins = f"{done:,} of {format_count(num_bins, 'bin')} {'is' if done == 1 else 'are'}"
+    return f"{bins} committed, as version {_versions(commits)}; make a new plan for the rest"
 
 
 def _versions(commits: Sequence[Commit]) -> str:

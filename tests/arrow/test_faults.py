@@ -98,6 +98,18 @@ def test_a_dead_task_leaves_nothing(one_bin: Path, monkeypatch: pytest.MonkeyPat
     assert folders.listing(one_bin).keys() == before.keys()
 
 
+def test_a_refused_bin_that_optimize_can_t_read_is_not_among_those_that_are_committed(tmp_path: Path) -> None:
+    codecs, rows = {"a": "snappy", "b": "snappy", "c": "brotli"}, pa.table({"id": [1]})
+    adds = [
+        handmade.write_data(tmp_path, f"{partition}{i}", rows, {"p": partition}, compression=codec)
+        for partition, codec in codecs.items()
+        for i in range(2)
+    ]
+    head = handmade.metadata({"id": "long", "p": "string"}, ["p"])
+    plan = open_table(handmade.write_log(tmp_path, [head, *adds])).plan_compaction()
+    refused(plan.run, RunFailedError, "2 of 3 bins are committed, as version 1; make a new plan for the rest")
+
+
 def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
     spark: SparkSession, changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +133,7 @@ def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(job, "rewrite_bins", hanging)
-    told = "1 of 3 batches is committed, as version 5; make a new plan for the rest"
+    told = "1 of 3 bins is committed, as version 5; make a new plan for the rest"
     with pytest.raises(RunCancelled, match=told):
         plan.run(strategy="arrow", verify=False, progress=stop)
     monkeypatch.undo()
