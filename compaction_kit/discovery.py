@@ -50,13 +50,18 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
         >>> ck.find_tables("data")
         ['data/flights']
     """
+    found = look_for_tables(root, spark)
+    warn_of(found.skipped)
+    return [name for name, _ in found.tables]
+
+
+def look_for_tables(root: str | Path, spark: SparkSession | None = None) -> Discovered:
+    """Return the tables that `find_tables` finds, and the folders that can't be read; it doesn't warn."""
     session, name = active_spark(spark), path_text(root)
     if session is not None and name_parts(name) and not is_folder(name):
         listed = catalog_tables(session, name)
-        return [] if listed is None else [name for name, _ in listed.tables]
-    found = _in_folder(name)
-    warn_of(found.skipped)
-    return [name for name, _ in found.tables]
+        return Discovered([] if listed is None else listed.tables, [])
+    return _in_folder(name)
 
 
 def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:

@@ -65,10 +65,15 @@ def walk(root: str | Path, hidden: tuple[str, ...], skipped: list[str]) -> Itera
         entries[:] = [folders[name] for name in names if not name.startswith(hidden)]
 
 
+def explain_skipped(skipped: Sequence[str]) -> str:
+    """Say which folders `walk` could not read; empty if there are none."""
+    return f"Skipped {format_list(sorted(skipped))}: check who may read it." if skipped else ""
+
+
 def warn_of(skipped: Sequence[str]) -> None:
     """Warn of folders that `walk` could not read, if there are any."""
     if skipped:
-        warnings.warn(f"Skipped {format_list(sorted(skipped))}: check who may read it.", stacklevel=3)
+        warnings.warn(explain_skipped(skipped), stacklevel=3)
 
 
 def look_through(

@@ -62,7 +62,14 @@ def find_sink_logs(root: str | Path) -> list[str]:
     Raises:
         InvalidArgumentError: `root` is neither text nor a path.
     """
-    found, skipped = [], list[str]()
+    found, skipped = look_for_sink_logs(root)
+    warn_of(skipped)
+    return found
+
+
+def look_for_sink_logs(root: str | Path) -> tuple[list[str], list[str]]:
+    """Return what `find_sink_logs` finds, and the folders that can't be read; it doesn't warn."""
+    found, skipped = list[str](), list[str]()
     for folder, subfolders in walk(root, (".", LOG_FOLDER, _SINK_FOLDER), skipped):
         if _SINK_FOLDER in subfolders:
             found.append(folder)
@@ -75,8 +82,7 @@ def find_sink_logs(root: str | Path) -> list[str]:
             if _kind_of(store, _list_files(store)) == Kind.SOURCE:
                 found.append(folder)
             subfolders.clear()
-    warn_of(skipped)
-    return sorted(found)
+    return sorted(found), skipped
 
 
 def sink_log(path: str | Path, policy: Policy | None = None) -> "SinkLog":

@@ -10,9 +10,10 @@ from traitlets import Bool, Int, List, Unicode, observe
 from compaction_kit import datasets
 from compaction_kit.active import active_spark
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.discovery import find_tables
+from compaction_kit.discovery import Discovered, look_for_tables
 from compaction_kit.errors import TableNotFoundError, shortened
 from compaction_kit.execute import Progress
+from compaction_kit.folder import explain_skipped
 from compaction_kit.plan.order import SIZE
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder, local_path
@@ -24,12 +25,13 @@ from compaction_kit.widgets.changes import Changes, Inputs, Opened
 from compaction_kit.widgets.job import Job, attempt, sentence_of
 
 _LONGEST_WHERE = 40
+_NOTHING = Discovered([], [])
 
 
 class WorkbenchState(Changes):
     """The open table, what is chosen, and the work under way.
 
-    Anybody sets the inputs; `tables`, `opened` and `about` are set only here.
+    Anybody sets the inputs; `tables`, `skipped`, `opened` and `about` are set only here.
     """
 
     root = Unicode("", help="The folder, schema or catalog to look for tables in, or a table")
@@ -48,6 +50,7 @@ class WorkbenchState(Changes):
     ahead = Int(100, min=1, help="Batches to look ahead")
 
     tables = List(Unicode(), help="The tables found under the root")
+    skipped = Unicode("", help="Which folders under the root can't be read, in one sentence")
     about = Unicode("", help="The version and the files that are planned, in one line")
 
     def __init__(self, root: str | Path = "", table: Table | None = None):
@@ -94,12 +97,12 @@ class WorkbenchState(Changes):
         self.forget("root")
         if "://" not in (root := self.root):
             self.tables = []
-            self._on_found(*attempt(lambda: find_tables(root) if root else []), again)
+            self._on_found(*attempt(lambda: look_for_tables(root) if root else _NOTHING), again)
             return
 
         def look(job: Job) -> None:
             job.report(0.0, f"Looking for tables under {root} …")
-            found = attempt(lambda: find_tables(root))
+            found = attempt(lambda: look_for_tables(root))
             with self.changing:
                 # Not if another root was named meanwhile.
                 job.report(1.0, job.message)
@@ -110,10 +113,11 @@ class WorkbenchState(Changes):
             self.searching.ask(look, root)
             self.tables, self.name = [], self.name if again else ""
 
-    def _on_found(self, tables: list[str] | None, error: str, again: bool) -> None:
-        self.tables = tables or []
+    def _on_found(self, found: Discovered | None, error: str, again: bool) -> None:
+        self.skipped = explain_skipped((found or _NOTHING).skipped)
+        self.tables = [name for name, _ in (found or _NOTHING).tables]
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
-        is_name = tables == [] and not is_folder(self.root)
+        is_name = found is not None and not self.tables and not is_folder(self.root)
         name = self.tables[0] if len(self.tables) == 1 else self.root if is_name else ""
         stays = again and self.name not in ("", self.root)
         if error and not stays:

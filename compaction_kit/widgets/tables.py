@@ -13,7 +13,8 @@ import numpy as np
 from compaction_kit import text
 from compaction_kit.files import Files
 from compaction_kit.session import cache_folder
-from compaction_kit.sinklog import SinkLog, find_sink_logs, sink_log
+from compaction_kit.sinklog import SinkLog, sink_log
+from compaction_kit.sinklog.log import look_for_sink_logs
 from compaction_kit.sql import name_parts
 from compaction_kit.storage import is_folder
 from compaction_kit.surveys import RANK, SMALL, cells, fewer_files
@@ -89,6 +90,7 @@ def picker(state: WorkbenchState) -> Part:
     return Part(
         w.HBox([root, choice, refresh]),
         JobBar(state.searching, "ck-searching"),
+        Text("warning", "skipped", lambda: state.skipped),
         Text("hint", "empty", lambda: _no_table(state.root) if is_empty() else ""),
         live(make, lambda: is_empty() and not state.making.running),
         live(JobBar(state.making, "ck-making"), lambda: state.making.running or state.making.error),
@@ -284,7 +286,8 @@ def streams_part(state: WorkbenchState) -> Part:
 
 def _find_streams(state: WorkbenchState) -> list[str]:
     root = state.root
-    found = find_sink_logs(root)
+    # Which folders can't be read is said above.
+    found, _ = look_for_sink_logs(root)
     if root == state.root and state.stream not in found:
         state.stream = next(iter(found), "")
     return found

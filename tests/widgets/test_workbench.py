@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 import compaction_kit as ck
 from compaction_kit.datasets import shaped_table
+from compaction_kit.discovery import Discovered, look_for_tables
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.handle import Handle
 from compaction_kit.history import RestoreResult
@@ -543,6 +544,22 @@ def test_refresh_stays_on_a_table_that_can_t_be_read(own: Path) -> None:
         assert plan_of(bench).num_files_removed == 10
 
 
+def test_folders_that_can_t_be_read_are_named_in_the_page_alone(
+    own: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    closed = own / "closed"
+    closed.mkdir(0)
+    with folders.no_permission(own):
+        bench = made(own)
+        show(bench, "Streams")
+    # A front end would show them below the cell.
+    assert not recwarn.list
+    assert said(bench, "ck-skipped") == f"Skipped {closed} can&#x27;t be read: check who may read it."
+    closed.chmod(0o755)
+    click(bench, "ck-refresh")
+    assert said(bench, "ck-skipped") == ""
+
+
 def test_the_header_says_that_the_session_has_ended(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -593,12 +610,12 @@ def test_a_store_that_is_slow_or_refuses_holds_up_nothing_and_says_so(
 ) -> None:
     go, state, root = threading.Event(), bench.state, at(bench, "ck-root")
 
-    def find(root: str) -> list[str]:
+    def find(root: str) -> Discovered:
         if "://" in root and not go.wait(5):
             raise ValueError("no answer")
-        return ck.find_tables(root)
+        return look_for_tables(root)
 
-    monkeypatch.setattr("compaction_kit.widgets.state.find_tables", find)
+    monkeypatch.setattr("compaction_kit.widgets.state.look_for_tables", find)
     root.value = folder.as_uri()
     assert f"Looking for tables under {folder.as_uri()}" in said(bench, "ck-searching")
     assert state.table is None
