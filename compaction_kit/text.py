@@ -21,6 +21,8 @@ _FACTORS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", s
 _SIZE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _LARGEST = 2**63 - 1
 _PARTITION = "partition."
+# Between a number and its unit, but in no predicate.
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGTP]iB|B|ms|s|min|h|files?|rows?|times)\b)")
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
 # Control characters except tab and line feed, marks of text direction, and surrogates.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -177,6 +179,11 @@ class Html(str):
 def visible(text: str) -> str:
     """Replace invisible characters by Python's escapes; names of files and columns may hold any."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def unbroken(text: str) -> str:
+    """Keep numbers and their units on one line: "28 %", "1.8 MiB", "3 files"."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
 def element(name: str, /, *children: str, **attributes: str) -> Html:

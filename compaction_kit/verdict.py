@@ -23,6 +23,7 @@ from compaction_kit.text import (
     format_size,
     joined_lines,
     shown,
+    unbroken,
 )
 
 # From here on a factor says more than the number of files that are too many.
@@ -85,7 +86,7 @@ class Verdict:
         return joined_lines(self.sentences)
 
     def _repr_html_(self) -> Html:
-        first, *others = self.sentences
+        first, *others = map(unbroken, self.sentences)
         details = [element("p", " ".join(others))] if others else []
         return shown(element("p", element("b", first)), *details)
 

@@ -25,7 +25,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from compaction_kit.text import Html, element, format_size, shown, visible
+from compaction_kit.text import Html, element, format_size, shown, unbroken, visible
 
 LIVE, SMALL, NEW, TOMBSTONED, LOST = "#0072B2", "#E69F00", "#009E73", "#999999", "#D55E00"
 # What is neither of these: the legend says what.
@@ -155,7 +155,8 @@ def chart(width: float, height: float, title: str, *more: str) -> Chart:
 def titled(figure: F, title: str, *more: str) -> F:
     """Give a figure, or a part of one, its finding as title and as label, in which more sentences follow."""
     most = int(figure.get_figure(root=True).get_figwidth() * _TITLE_CHARACTERS_AN_INCH)
-    lines = textwrap.wrap(visible(title), most, max_lines=_MOST_LINES, placeholder=" …")
+    lines = textwrap.wrap(unbroken(visible(title)), most, max_lines=_MOST_LINES, placeholder=" …")
+    lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
     figure.set_label(". ".join([title, *more]))
     return figure

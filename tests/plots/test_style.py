@@ -72,3 +72,13 @@ def test_settings_of_matplotlib_are_left_alone_by_figures_drawn_at_once() -> Non
         drawn = list(pool.map(plots.to_svg, figures))
     assert all("</text>" in svg for svg in drawn)
     assert dict(mpl.rcParams) == before
+
+
+def test_a_title_breaks_between_no_number_and_its_unit() -> None:
+    files: dict[str, float | None] = {"now": 9.0, "after": 1.0}
+    about = dict.fromkeys(files, "few")
+    for length in range(30, 90):
+        title = f"{'i' * length} 6.3 MiB → 1.8 MiB, 28 % as much as 3 files"
+        figure = plots.layouts(title, files, about, "files touched")
+        lines = figure.get_suptitle().split("\n")
+        assert not any(re.search(r"\d$|^(MiB|%|files)", line) for line in lines), lines

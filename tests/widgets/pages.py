@@ -73,11 +73,11 @@ def is_shown(widget: w.Widget) -> bool:
 
 
 def words(widget: w.Widget) -> str:
-    """All that is shown in a widget."""
+    """All that is shown in a widget, with plain spaces."""
     if widget.layout.display == "none":
         return ""
     inner = "".join(map(words, getattr(widget, "children", ())))
-    return f"{widget.value}{inner}" if isinstance(widget, w.HTML) else inner
+    return f"{widget.value}{inner}".replace("\xa0", " ") if isinstance(widget, w.HTML) else inner
 
 
 def said(page: w.Widget, css_class: str, part: str = "") -> str:
