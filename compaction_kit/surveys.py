@@ -30,6 +30,7 @@ _MOST_LINES = 20
 _MOST_ROWS = 50
 # The finding names the number of tables that have this share of the gain.
 _MOST_OF_IT = 0.8
+_HEALTHY = "nothing to do"
 RANK = (
     "Ranked by the bytes that a full read saves, if opening a file counts as reading "
     f"{format_size(OPEN_COST)} (Spark's default for spark.sql.files.openCostInBytes)."
@@ -94,8 +95,9 @@ class Survey(TableRows):
         """Return the finding in a sentence, then a line per table."""
         rows = self._surveyed()
         lines = [
-            (row["table"], f"{row['num_files']:,} → {after}", f"{cells(row)['small']} small")
+            (row["table"], f"{row['num_files']:,} → {after}", f"{small} small" if small else _HEALTHY)
             for row in rows[:_MOST_LINES]
+            for small in [cells(row)["small"]]
             for after in [format_count(row["num_files"] - fewer_files(row), "file")]
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -246,12 +248,13 @@ def cells(row: Facts) -> dict[str, str]:
     return {
         "table": row["table"],
         "files": f"{row['num_files']:,}",
-        "small": _percent(row["num_small_files"], row["num_files"]),
+        # Of a table that compaction leaves as it is, no size is a finding.
+        "small": _percent(row["num_small_files"], row["num_files"]) if some else "",
         "size": format_size(row["size_bytes"]),
         "median file": format_size(row["median_size_bytes"]),
         "after": f"{row['num_files'] - fewer_files(row):,}",
         "to rewrite": format_size(row["bytes_rewritten"]) if some else "nothing",
-        "fewer files": f"{fewer_files(row):,}" if some else "none",
+        "fewer files": f"{fewer_files(row):,}" if some else _HEALTHY,
         "overlap": "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
         "log to read": format_size(row["log_bytes"]),
         "last OPTIMIZE": f"{in_zone(when, session_zone()):%Y-%m-%d}" if when else "",

@@ -234,12 +234,13 @@ def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     if row["error"]:
         return [first, *(["", None] for _ in _SHOWN[1:])]
     files, fewer, last, texts = row["num_files"], fewer_files(row), row["last_optimize"], cells(row)
-    small = row["num_small_files"] / files if files else 0
+    small = row["num_small_files"] / files if texts["small"] else None
     keys = [files, small, row["size_bytes"], row["median_size_bytes"], files - fewer, fewer]
     keys.append(last and last.timestamp())
     listed = [[texts[name], key] for name, key in zip(_SHOWN[1:], keys, strict=True)]
-    # The share of small files is drawn too.
-    listed[1].append(small)
+    if small is not None:
+        # It is drawn too.
+        listed[1].append(small)
     return [first, *listed]
 
 
