@@ -169,13 +169,3 @@ def test_a_query_that_can_t_be_used_is_refused_and_a_cancel_ends_the_work(
 
     with pytest.raises(RunCancelled, match="now"):
         plan.predict_reads("id < 3", stop)
-
-
-def test_columns_with_the_names_of_layouts_are_in_backticks(spark: SparkSession, tmp_path: Path) -> None:
-    values = {"ingestion": 1, "OPTIMIZE": 1}
-    adds = [handmade.add(f"f{i}", 10 + i, bounds=(values, values)) for i in range(3)]
-    columns = handmade.metadata(dict.fromkeys(values, "long"))
-    table = open_table(handmade.write_log(tmp_path, [columns, *adds]), spark)
-    prediction = table.plan_compaction().predict_reads("ingestion = 1 AND OPTIMIZE = 1")
-    names = [name for name, *_ in layouts_of(prediction)]
-    assert names == ["now", "by OPTIMIZE", "by ingestion", "by `ingestion`", "by `OPTIMIZE`"]

@@ -55,10 +55,8 @@ def order_by(column: str) -> str:
 
 
 def layout_of(order: str) -> str:
-    """Name the layout that an order makes; columns with the names of other layouts are in backticks."""
-    names = {SIZE: "OPTIMIZE", INGEST: "by ingestion"}
-    names |= {column: f"by `{column}`" for column in ("OPTIMIZE", "ingestion")}
-    return names.get(order, f"by {order}")
+    """Name the layout that an order makes."""
+    return {SIZE: "OPTIMIZE", INGEST: "by ingestion"}.get(order, f"by {order}")
 
 
 def state_order(paths: pa.Array, num_partitions: int) -> np.ndarray:
