@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -70,8 +69,7 @@ def _pairs(texts: list[str | None], name: str, parse: Any, kind: Any) -> tuple[n
     known, values = np.zeros(len(texts), dtype=bool), []
     for row, text in enumerate(texts):
         with suppress(*DAMAGE):
-            # A float hasn't all the digits of a decimal.
-            found = json.loads(text or "{}", parse_float=Decimal if parse is _decimal else float)
+            found = json.loads(text or "{}")
             values.append((parse(found["minValues"][name]), parse(found["maxValues"][name])))
             known[row] = True
     # As objects: in a NumPy text array every element takes the memory of the longest.
@@ -81,13 +79,6 @@ def _pairs(texts: list[str | None], name: str, parse: Any, kind: Any) -> tuple[n
 def _number(value: Any) -> float:
     number = float(value)
     if number != number:
-        raise ValueError(value)
-    return number
-
-
-def _decimal(value: Any) -> Decimal:
-    number = Decimal(value)
-    if not number.is_finite():
         raise ValueError(value)
     return number
 
@@ -104,10 +95,10 @@ def _microseconds(text: str) -> int:
 
 
 # How stats write the values of each Delta type that has bounds, and as which type pyarrow parses them.
-_PARSERS: dict[str, tuple[Callable[[Any], Any], pa.DataType | None]] = {
+_PARSERS: dict[str, tuple[Callable[[Any], Any], pa.DataType]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), (int, pa.int64())),
-    **dict.fromkeys(("float", "double"), (_number, pa.float64())),
-    "decimal": (_decimal, None),
+    # As floats, decimals compare by their first 15 digits.
+    **dict.fromkeys(("float", "double", "decimal"), (_number, pa.float64())),
     **dict.fromkeys(("string", "date"), (_text, pa.string())),
     **dict.fromkeys(("timestamp", "timestamp_ntz"), (_microseconds, pa.timestamp("us"))),
 }
@@ -119,7 +110,7 @@ def place_values(bounds: Bounds, column_type: Any) -> tuple[np.ndarray, Callable
     The function that comes with them writes the value at a place.
     """
     values, steps = bounds.values, np.arange(len(bounds.values), dtype=float)
-    if not all(isinstance(value, int | float | Decimal) and -_LARGEST < value < _LARGEST for value in values):
+    if not all(isinstance(value, int | float) and -_LARGEST < value < _LARGEST for value in values):
         return steps, lambda place: str(values[round(place)])
     if str(column_type).startswith("timestamp"):
         return values.astype(float), lambda place: f"{_EPOCH + timedelta(microseconds=place):%Y-%m-%d %H:%M}"

@@ -136,18 +136,6 @@ def test_overlap_compares_by_the_type_of_the_column(
     assert sorted(overlap.depths.tolist()) == [1, 1, 2, 2, 2, 2]
 
 
-def test_decimals_compare_with_all_their_digits(tmp_path: Path) -> None:
-    for scale, digits in {0: "", 2: ".25"}.items():
-        adds = [_ranged(f"f{i}", 0, 0) for i in range(3)]
-        for add, value in zip(adds, [1, 12345678901234567, 12345678901234568], strict=True):
-            add["add"]["stats"] = add["add"]["stats"].replace('"c": 0', f'"c": {value}{digits}')
-        odd = _ranged("odd", 0, float("nan"))
-        schema = handmade.metadata({"c": f"decimal(20,{scale})"})
-        files = open_table(handmade.write_log(tmp_path / str(scale), [schema, *adds, odd])).files()
-        assert (files.overlap("c").num_unknown, files.overlap("c").max) == (1, 1)
-        assert files.plot_extents("c").axes
-
-
 @pytest.mark.parametrize("kind", ["long", "decimal(9,0)"])
 def test_the_bounds_of_many_files_are_those_of_each_file(kind: str) -> None:
     """What one file's stats have that no number is changes nothing for the other files."""
