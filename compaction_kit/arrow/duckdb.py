@@ -125,8 +125,6 @@ def _read(
         schema = data_schema(metadata, with_partition_columns=False)
     except UnsupportedTableError as error:
         raise NotCompared(str(error).rstrip(".")) from error
-    if not schema.names:
-        raise NotCompared("the table has no column besides those it is partitioned by")
     chunks: list[tuple[int, list[tuple[Any, ...]]]] = []
     sizes: list[int] = []
     for side, files in enumerate(sides):

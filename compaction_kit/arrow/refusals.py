@@ -31,8 +31,6 @@ _HARMLESS = frozenset([
     "v2Checkpoint", "vacuumProtocolCheck",
 ])
 # fmt: on
-# The last writer version: its features are named (protocol, "Table Features").
-_NAMED_FEATURES = 7
 _SIMPLE = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -178,14 +176,10 @@ def _setting(spark: SparkSession, name: str) -> str:
 def _refuse_content(spark: SparkSession | None, snapshot: Snapshot) -> str | None:
     """Return the table feature or the type that pyarrow can't rewrite, if there is one."""
     protocol, metadata = snapshot.protocol, snapshot.metadata
-    if protocol.min_writer_version > _NAMED_FEATURES:
-        return f"arrow doesn't know the table's writer version {protocol.min_writer_version}"
     if unknown := sorted(protocol.writer_features - _HARMLESS):
         return f"arrow doesn't know the table's feature {', '.join(unknown)}"
     if metadata.is_mapped_by_id:
         return "columns are found by their field ids"
-    if len(metadata.schema["fields"]) == len(metadata.partition_columns):
-        return "the table has no column besides those it is partitioned by"
     try:
         data_schema(metadata, spark is not None and has_partition_columns(spark, snapshot))
     except UnsupportedTableError as error:
