@@ -196,8 +196,6 @@ class CompactionPlan(BinPlan):
 
     def plot_cubes(self, figure: "plots.Chart | None" = None) -> "plots.Chart":
         """Draw the cubes of a clustered table alone, as large as `plot_sizes`."""
-        if self.planner.clustering is None:
-            raise InvalidArgumentError("plot_cubes() draws cubes, and this table isn't clustered.")
         size = plots.SIZES_WIDTH, plots.BEFORE_AFTER_HEIGHT
         figure = figure or plots.Chart(figsize=size, layout="constrained")
         return plots.cubes(self.cubes, self.planner.rules.cubes.complete, figure)

@@ -84,8 +84,6 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
             f"The table is clustered by {', '.join(plan.clustered_by)}: OPTIMIZE sorts its rows, so no "
             "other order can be compared."
         )
-    if plan.is_purge:
-        raise InvalidArgumentError("A purge has no other order: compare Table.plan_compaction().")
     source = plan.source
     name = column or column_of(plan.order) or next(filter(source.has_bounds, source.data_columns), None)
     if name is None:
