@@ -54,7 +54,8 @@ def deleted_rows(bitmap: bytes, vector: Vector) -> np.ndarray:
 
     Raises:
         Refused: pyroaring isn't installed here.
-        OSError: The bitmap is damaged, or deletes another number of rows than the log says.
+        OSError: The bitmap deletes another number of rows than the log says.
+        ValueError, IndexError: It is damaged.
     """
     try:
         from pyroaring import BitMap64
@@ -62,8 +63,6 @@ def deleted_rows(bitmap: bytes, vector: Vector) -> np.ndarray:
         numbers = np.asarray(BitMap64.deserialize(bitmap).to_array(), np.int64)
     except ImportError as error:
         raise Refused(f"executors can't import pyroaring, which reads deletion vectors ({error})") from error
-    except (ValueError, IndexError) as error:
-        raise OSError(f"a deletion vector is damaged: {error}") from error
     if len(numbers) != vector.cardinality:
         raise OSError("a deletion vector deletes more or fewer rows than the log says")
     return numbers
