@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from compaction_kit.errors import RunCancelled, UnsupportedTableError
+from compaction_kit.errors import RunCancelled
 from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
 from compaction_kit.execute.work import Progress, ProgressBar
@@ -26,8 +26,6 @@ from compaction_kit.text import format_count, format_list, format_seconds, forma
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
 # VacuumCommand.INVENTORY_SCHEMA.
 _INVENTORY = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
-# Scala's error at these (VacuumCommand.getDeletionVectorRelativePathAndSize).
-_INLINE = "Some(DeletionVectorDescriptor(i,"
 _MOST_LOOKED_AT, _MOST_NAMED = 1_000, 5
 
 
@@ -127,11 +125,6 @@ def delete(
             finally:
                 spark.catalog.dropTempView(view)
     except (*SPARK_FAILURES, OSError) as error:
-        if _INLINE in str(error):
-            raise UnsupportedTableError(
-                "Delta's VACUUM fails at deletion vectors that are in the log itself: rewrite their files by "
-                "plan_purge(), and vacuum once that is older than the retention; nothing was deleted."
-            ) from None
         raise translate(error, handle.store.root, outcome()) from None
     except (WorkCancelled, KeyboardInterrupt):
         # Either the caller's progress raised an exception, or Ctrl-C was pressed.

@@ -14,14 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
-from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError, UnsupportedTableError
+from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute import Progress
 from compaction_kit.handle import Handle
 from tests import folders, handmade
 from tests.conftest import SetConf
 from tests.handmade import add, metadata
 from tests.refusals import refused
-from tests.releases import HAS_GUARD, since_delta
+from tests.releases import HAS_GUARD
 from tests.vacuum.conftest import Aged, content, drop_file, removed
 
 
@@ -90,15 +90,6 @@ def test_a_stale_plan_is_refused_untouched(old: Path, change: Callable[[Path], A
 def test_a_preview_for_later_is_refused(old: Path) -> None:
     plan = open_table(old).plan_vacuum(at=datetime.now(UTC) + timedelta(hours=1))
     refused(plan.run, InvalidArgumentError, "in the future: run it then")
-
-
-@since_delta("4.4")
-def test_deletion_vectors_in_the_log_at_which_vacuum_fails_are_named(spark: SparkSession, aged: Aged) -> None:
-    vectors = handmade.protocol(features=["deletionVectors"])
-    table = aged((20, [vectors, add("live", vector=handmade.inline_vector([1]))]))
-    drop_file(table, "orphan", 30)
-    refused(open_table(table, spark).plan_vacuum().run, UnsupportedTableError, "plan_purge()")
-    assert "orphan" in content(table)
 
 
 def test_an_empty_plan_says_so_runs_and_commits_nothing(aged: Aged) -> None:
