@@ -1,7 +1,6 @@
 """The strategy "rewrite": Delta's overwrite with dataChange=false, of the partitions that have bins."""
 
 import math
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -36,9 +35,9 @@ class Rewrite(Strategy):
     duplicated: later appends stay beside it, and a delete, update or OPTIMIZE of files that it read makes
     Delta refuse the commit.
 
-    If somebody commits between the last check and Delta's transaction, the later version is rewritten, and a
-    warning says so. If a column was added and filled in that moment, its values would be lost, which Delta
-    does not prevent: the run then restores the version before, and fails.
+    If somebody commits between the last check and Delta's transaction, the later version is rewritten. If a
+    column was added and filled in that moment, its values would be lost, which Delta does not prevent: the
+    run then restores the version before, and fails.
     """
 
     name = "rewrite"
@@ -139,10 +138,9 @@ def _watched(run: Run, rows: DataFrame, predicate: str | None, most_rows: int) -
 
 
 def _check_start(run: Run) -> None:
-    """Warn if the transaction didn't begin at the planned version; raise if columns have changed."""
+    """Raise if columns have changed between the planned version and the one that the transaction read."""
     planned = run.plan.version
-    commits = commits_of(run.store, run.id, planned)
-    if not commits or commits[-1].read_version == planned:
+    if not (commits := commits_of(run.store, run.id, planned)):
         return
     version, start = commits[-1].version, commits[-1].read_version
     if run.log.snapshot(start).metadata.schema != run.plan.source.snapshot.metadata.schema:
@@ -151,9 +149,3 @@ def _check_start(run: Run) -> None:
             f"it as planned at {planned}, so values of new columns may be missing",
             advice="make a new plan",
         )
-    warnings.warn(
-        f"The plan was made at version {planned}, and somebody committed a moment before it ran: "
-        f"version {version} rewrites the rows of version {start}. None is lost; plan again to see what is "
-        "left to do.",
-        stacklevel=2,
-    )
