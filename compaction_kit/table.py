@@ -178,7 +178,8 @@ class Table:
 
         Raises:
             InvalidArgumentError: A size, ratio, order, column or the predicate can't be used, or the table
-                is clustered and `where`, `order`, `budget` or `zorder_by` is given.
+                is clustered and `where`, `order`, `budget` or `zorder_by` is given, or it isn't and
+                `full` is.
             EmptyTableError: The table has no live file.
             UnsupportedTableError: The table has partition values that can't be parsed.
 
@@ -213,6 +214,8 @@ class Table:
                 f"The table is clustered by {', '.join(planner.clustering.columns)}, so OPTIMIZE sorts its "
                 "rows and picks files by cubes: leave out where, order, budget and zorder_by."
             )
+        if full and planner.clustering is None:
+            raise InvalidArgumentError("full=True is useless, as this table isn't clustered: leave full out.")
         if output_file_size is not None:
             limits = planner.for_outputs(limits, order)
         return CompactionPlan.of(planner, limits, where, order, most, columns, full, handle=self.handle)

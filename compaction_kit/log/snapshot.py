@@ -139,7 +139,13 @@ class Snapshot:
         starts = np.flatnonzero(np.diff(source_of, prepend=-1))
 
         def pick(number: int, rows: np.ndarray) -> list[pa.Array]:
-            return [picked(values, pa.array(rows)) for values in read(self.sources[number])]
+            try:
+                return [picked(values, pa.array(rows)) for values in read(self.sources[number])]
+            except pa.ArrowIndexError:
+                raise CorruptLogError(
+                    f"A file of the log has fewer rows than when version {self.version} was read: read the "
+                    "table again, or restore the file from a backup."
+                ) from None
 
         parts = in_threads(pick, source_of[starts].tolist(), np.split(rows, starts[1:]))
         columns = zip(*parts, strict=True) if parts else ([pa.nulls(0, one)] for one in types)

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compaction_kit import open_table
+from compaction_kit.errors import CorruptLogError
 from compaction_kit.log import TransactionLog
 from tests import checkpoints, handmade
 
@@ -145,3 +146,12 @@ def test_parsed_stats_may_have_any_time_and_decimals(tmp_path: Path) -> None:
     assert times == [datetime(1, 1, 2, tzinfo=UTC), moment]
     assert open_table(table).files().overlap("t").max == 1
     assert text in TransactionLog(table).actions(0, checkpoint=True)["stats"].to_pylist()
+
+
+def test_a_table_that_was_created_again_is_to_be_read_again(tmp_path: Path) -> None:
+    table = handmade.write_log(tmp_path, [handmade.add("a"), handmade.add("b")])
+    files = open_table(table).files()
+    handmade.write_commit(table, 0, [*FIRST[0], handmade.add("a")])
+    with pytest.raises(CorruptLogError, match=r"when version 0 was read: read the table again, or"):
+        files.overlap("id")
+    assert open_table(table).files().to_arrow()["path"].to_pylist() == ["a"]

@@ -60,6 +60,7 @@ def test_clustered_tables_have_their_own_options(spark: SparkSession, tmp_path: 
         ("clustered by id, value, so OPTIMIZE sorts", lambda: table.plan_compaction(zorder_by="id")),
         ("other order can be compared", table.plan_compaction().compare),
         ('min_cube_size="small"', lambda: table.plan_compaction().amplification(1, min_cube_size="small")),
+        ("this table isn't clustered: leave full out", lambda: plain.plan_compaction(full=True)),
         ("this table isn't clustered", lambda: plain.plan_compaction().amplification("1 MiB")),
     ]
     for told, act in refused:
