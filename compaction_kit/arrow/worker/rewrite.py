@@ -226,9 +226,18 @@ def _copied(reader: FileReader, pieces: Sequence[_Piece]) -> RewriteOutput:
 
 
 def _check_floats(file: pq.ParquetFile) -> None:
-    """Raise CannotConcatenate if a column outside of lists has NaN, which some writers' bounds leave out."""
-    leaves = map(file.schema.column, range(len(file.schema)))
-    floats = [leaf.path for leaf in leaves if leaf.physical_type in _FLOATS and not leaf.max_repetition_level]
+    """Raise CannotConcatenate if a column outside of lists has NaN and bounds that leave it out.
+
+    Where there is NaN, neither parquet-mr (FloatStatistics) nor this kit writes bounds.
+    """
+    metadata = file.metadata
+    if metadata.created_by.startswith("parquet-mr"):
+        return
+    groups, floats = [metadata.row_group(i) for i in range(metadata.num_row_groups)], list[str]()
+    for i, leaf in enumerate(map(file.schema.column, range(len(file.schema)))):
+        if leaf.physical_type in _FLOATS and not leaf.max_repetition_level:
+            bounds = [group.column(i).statistics for group in groups]
+            floats += [leaf.path] if any(one is not None and one.has_min_max for one in bounds) else []
     # One after the other, because there may be many.
     batches = (batch for path in floats for batch in file.iter_batches(columns=[path]))
     try:
