@@ -114,10 +114,7 @@ def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
     ("call", "says"),
     [
         (lambda table: table.plan_compaction(zorder_by=5), 'zorder_by="5" is not a data column'),
-        (
-            lambda table: table.plan_compaction(zorder_by=[5], budget=1),
-            "zorder_by=[5] sorts whole partitions",
-        ),
+        (lambda table: table.plan_compaction(zorder_by=[5], budget=1), "zorder_by=[5] sorts whole"),
         (lambda table: table.plan_compaction().run(5), 'strategy="5" is unknown'),
         (lambda table: table.forecast(days="3"), 'days="3" is not a whole number'),
         (lambda table: table.auto_compaction(since="9"), 'since="9" is not a whole number'),

@@ -275,7 +275,7 @@ def _(log: Any) -> Answers:
     ask(found == [5, 6], f"the log has the batches {found}: write 5, 3 and 6, with txnAppId and txnVersion")
     yield len(versions), ""
     yield 3, "Delta doesn't write a batch unless its number is larger than the last one"
-    yield 1, "a number may be left out"
+    yield 1, "the numbers needn't be consecutive"
     yield 20, "these are rows"
 
 
@@ -284,7 +284,7 @@ def _(policy: Any) -> Answers:
     yield next(n for n in range(99) if policy.first_kept(n, 3)), ""
     yield 2, "then the first compaction is written, and two batches have to follow it"
     yield 3, "one batch has followed the compaction by then, and two are kept"
-    yield 7, "then the first compaction goes, and files went before it"
+    yield 7, "then the first compaction is removed, and the files before it are removed earlier"
 
 
 @exercise("08.2", "a number of bytes")
