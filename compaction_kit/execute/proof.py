@@ -86,7 +86,7 @@ def prove(run: Run, commits: Sequence[Commit]) -> None:
 
 
 def prove_or_undo(run: Run, commits: Sequence[Commit], has_failed: bool, is_cancelled: bool) -> str:
-    """Prove the last commits of a run that ends early, those without proof, or undo them.
+    """Prove the unproved commits of a run that ended early, or undo them.
 
     If their proof has failed or was cancelled (`has_failed`), they are undone. A cancelled proof is repeated
     where RESTORE would undo another writer's commit too. Returns what became of them and why, as a part of a

@@ -72,7 +72,7 @@ def read_log_file(store: Store, file: LogFile) -> bytes:
 
 
 def commit_actions(store: Store, file: LogFile) -> list[Action]:
-    """Return every action of one commit by its name, without names whose action is null in their line."""
+    """Return the actions of one commit, a line's as {name: fields}, without names that are null."""
     lines = [line for line in read_log_file(store, file).split(b"\n") if line.strip()]
     with reading(file.name):
         # All lines at once, which takes half the time.

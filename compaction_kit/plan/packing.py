@@ -101,9 +101,9 @@ def batch_of_bins(sizes: np.ndarray, batch_size: int) -> np.ndarray:
 
 
 def num_sorted_files(size_bytes: np.ndarray, max_file_size: int) -> np.ndarray:
-    """Return how many files bins of these bytes become if their rows are sorted, if all have rows.
+    """Predict how many files each bin becomes, int64, if its rows are sorted.
 
-    It is a prediction, as ranges without rows make no file (OptimizeExecutor: approxNumFiles).
+    It may be fewer, as ranges of values without rows make no file (OptimizeExecutor: approxNumFiles).
     """
     return np.maximum(size_bytes // max_file_size, 1).astype(np.int64)
 
@@ -120,7 +120,7 @@ def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarr
 
 
 def within_budget(worth: np.ndarray, costs: np.ndarray, budget: int) -> np.ndarray:
-    """Return the bins that gain the most for a byte, best first, as long as their costs fit the budget."""
+    """Return the numbers of bins, those that gain the most per byte first, without those over the budget."""
     ranked = np.argsort(-worth / np.maximum(costs, 1), kind="stable")
     chosen, left = [], budget
     for bin_id, cost in zip(ranked.tolist(), costs[ranked].tolist(), strict=True):

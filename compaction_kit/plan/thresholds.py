@@ -141,7 +141,7 @@ def session_rules(conf: Conf, spark: SparkSession | None) -> SessionRules:
 
 
 def candidates(files: Files, thresholds: Thresholds) -> tuple[np.ndarray, np.ndarray]:
-    """Return which files are small, and which others have many deleted rows: both are rewritten, bool."""
+    """Return two masks (bool) of files to rewrite: small ones, and others with many deleted rows."""
     small = files.sizes < thresholds.min_file_size
     if not files.snapshot.has_vectors:
         return small, np.zeros(files.num_files, dtype=bool)
