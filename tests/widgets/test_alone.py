@@ -36,7 +36,7 @@ def test_a_part_takes_a_table_or_its_name_and_says_what_is_wrong(
     assert "No table" not in words(pages[0])
     assert ("<svg" in words(pages[0])) is (part not in WITHOUT_FIGURE)
     still = outputs_of(pages[0])[1]["text/html"]
-    assert re.search(rf"version {opened.version} · 10 files · [\d.]+ KiB · 2 partitions", still)
+    assert re.search(rf"version {opened.version} · 10\sfiles · [\d.]+\sKiB · 2 partitions", still)
     assert still.count("<svg") == words(pages[0]).count("<svg")
     with pytest.raises(TableNotFoundError):
         part(tmp_path / "nowhere")

@@ -200,7 +200,7 @@ def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(
     verdict = at(bench, "ck-verdict")
     before = verdict.value
     assert 'class="ck-warning" role="status"' in before
-    assert "<b>10 files where 2 would do: a full scan opens 5 times as many files" in before
+    assert "<b>10 files where 2 would do: a full scan opens 5 times as many files" in words(verdict)
     exec(bench.verdict.as_code(), {})
     assert capsys.readouterr().out == f"{bench.state.verdict}\n"
     show(bench, "Plan")
@@ -469,12 +469,12 @@ def test_what_others_commit_is_seen_and_nothing_stays_on_screen_of_a_table_that_
     deleted = delete(own / "a", "part = 'p0000'")
     show(bench, "Files")
     assert plan_of(bench).version == deleted
-    assert f"version {deleted} · 5 files" in about.value
+    assert f"version {deleted} · 5 files" in words(about)
     deltalake.DeltaTable(own / "a").restore(deleted - 1)
     shaped_table(own / "0", partitions=0, files=2, rows=10)
     click(bench, "ck-refresh")
     assert plan_of(bench).version == deleted + 1
-    assert f"version {deleted + 1} · 10 files" in about.value
+    assert f"version {deleted + 1} · 10 files" in words(about)
     assert str(own / "0") in at(bench, "ck-table").options
     assert (at(bench, "ck-table").value, at(bench, "ck-order").value) == (str(own / "a"), "ingest")
 
