@@ -376,6 +376,8 @@ class FirstLook:
         page.evaluate("() => window.controls[0].focus()")
         for number in range(count):
             focused = page.evaluate("() => window.controls.indexOf(document.activeElement)")
+            outline = page.evaluate("() => getComputedStyle(document.activeElement).outlineStyle")
+            assert outline == "solid", page.evaluate("() => document.activeElement.outerHTML")
             assert focused == number, page.evaluate("() => document.activeElement.outerHTML")
             page.keyboard.press("Tab")
 
