@@ -128,12 +128,13 @@ def history_part(state: WorkbenchState) -> Part:
         return (sentence() or None, *(draw(*tables) for draw, *tables in figures))
 
     (time, time_error), folds = _time_field(state), _commit_folds(state, past)
-    details = w.VBox([time, time_error, Text("text", "version-text", sentence)])
-    figure = FigureView("ck-lifetimes-figure", lifetimes)
+    # Beside the figure, where the bar moves nothing.
+    reading = JobBar(state.reading, "ck-reading")
+    details = w.VBox([time, time_error, reading, Text("text", "version-text", sentence)])
+    figure, listed = FigureView("ck-lifetimes-figure", lifetimes), live(_version_list(state, time), past)
     return Part(
         Text("text", "no-table", lambda: state.no_table),
-        JobBar(state.reading, "ck-reading"),
-        live(w.Box([figure, _version_list(state, time), details]).add_class("ck-past"), past),
+        live(w.Box([figure, listed, details]).add_class("ck-past"), lambda: state.files is not None),
         # Below the list, which keeps its place.
         live(restore_box(state, earlier, lambda: f"Restore version {state.version} …", refusal), past),
         folds,

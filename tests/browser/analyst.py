@@ -69,6 +69,21 @@ _CONTRASTS = """() => {
         return [field.placeholder, (light + 0.05) / (dark + 0.05)];
     });
 }"""
+# Where the list of versions is in the page, at each drawing until the history was read again.
+_WATCH_THE_LIST = """() => {
+    const page = document.querySelector('.ck-workbench'), list = page.querySelector('.ck-versions');
+    const isBusy = () => page.querySelector('.ck-reading progress').checkVisibility();
+    let begun = false;
+    window.tops = [];
+    const look = () => {
+        window.tops.push(Math.round(list.getBoundingClientRect().top - page.getBoundingClientRect().top));
+        begun ||= isBusy();
+        if (begun && !isBusy()) window.wasRead = true;
+        else requestAnimationFrame(look);
+    };
+    look();
+}"""
+
 
 
 def serve_folder(flights: Path, folder: Path) -> Path:
@@ -503,6 +518,12 @@ class AnalystsPath(FirstLook):
         page.locator("button.ck-keep-table:visible").click()
         page.get_by_text("Actions of this commit").click()
         expect(page.locator(".ck-actions")).to_contain_text('{"add": {"path": "origin=EWR/')
+
+    def test_a_history_that_is_read_again_keeps_its_place(self, page: Page) -> None:
+        page.evaluate(_WATCH_THE_LIST)
+        page.locator("button.ck-refresh").click()
+        page.wait_for_function("() => window.wasRead")
+        assert len(set(page.evaluate("() => window.tops"))) == 1
 
     @pytest.mark.parametrize("window", [(1280, 720)], indirect=True)
     @pytest.mark.usefixtures("window")
