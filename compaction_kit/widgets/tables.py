@@ -232,7 +232,7 @@ def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     short = re.sub(r"^[/.]", "", name.removeprefix(root))
     first = [text.visible(short or name), name]
     if row["error"]:
-        return [first, *(["", None] for _ in _SHOWN[1:])]
+        return [first, *(["see below" if name == "fewer files" else "", None] for name in _SHOWN[1:])]
     files, fewer, last, texts = row["num_files"], fewer_files(row), row["last_optimize"], cells(row)
     small = row["num_small_files"] / files if texts["small"] else None
     keys = [files, small, row["size_bytes"], row["median_size_bytes"], files - fewer, fewer]

@@ -608,11 +608,13 @@ def test_the_table_that_gains_the_most_is_opened_unless_one_is_chosen_first(
 def test_a_survey_marks_small_files_where_there_is_something_to_do(tmp_path: Path) -> None:
     for name, files in (("fed", 4), ("healthy", 1)):
         shaped_table(tmp_path / name, partitions=0, files=files, rows=10)
+    write_log(tmp_path / "empty", [metadata()])
     bench = made(tmp_path)
     show(bench, "Survey")
-    fed, healthy = at(bench, "ck-tables").rows
+    fed, healthy, empty = at(bench, "ck-tables").rows
     assert fed[2] == ["100 %", 1.0, 1.0]
     assert (healthy[2], healthy[6]) == (["", None], ["nothing to do", 0])
+    assert empty[6] == ["see below", None]
 
 
 def test_a_store_that_is_slow_or_refuses_holds_up_nothing_and_says_so(
