@@ -29,6 +29,7 @@ from compaction_kit.text import (
 # From here on a factor says more than the number of files that are too many.
 _MANY_TIMES = 2
 _MANY_PARTITIONS = 100
+_NO_MORE = "Nothing more to do."
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Verdict:
         if kind == "error":
             return cls(kind, (*now, *past))
         if past:
+            # Why there is nothing to do was the plan's reason.
+            now = [_NO_MORE, *now[1:]] if plan is not None and plan.is_empty else now
             kind = "warning" if stopped or (result is not None and not result.as_planned) else "good"
         return cls(kind, (*past, *now)) if past or now else None
 
@@ -179,5 +182,5 @@ def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> l
         sentences.append("Not exactly the planned files were rewritten.")
     if reads is not None:
         finding = f"{reads.finding[0].lower()}{reads.finding[1:]}"
-        sentences.append(f"Your query, before and after: {finding}.")
+        sentences.append(f"Your query: {finding}.")
     return sentences

@@ -43,8 +43,7 @@ def verdict_part(state: WorkbenchState) -> Part:
         pending, found = state.opened.pending, state.verdict
         if found is not None and not pending:
             role = "alert" if found.kind == "error" else "status"
-            css_class = f"ck-{found.kind}{' ck-ran' if state.result else ''}"
-            sentences.value = element("div", found._repr_html_(), class_=css_class, role=role)
+            sentences.value = element("div", found._repr_html_(), class_=f"ck-{found.kind}", role=role)
         elif state.table is None and not pending:
             sentences.value = ""
         elif not sentences.value:

@@ -48,7 +48,7 @@ class TestInVoila(FirstLook):
         page.locator("button.ck-run").click()
         outcome = page.locator(".ck-outcome").first
         expect(outcome).to_contain_text("identical: 1,200 rows", timeout=180 * SECOND)
-        expect(verdict).to_contain_text("Nothing to do, because no file is new")
+        expect(verdict).to_contain_text("Nothing more to do.")
         page.get_by_role("button", name="Undo this run").click()
         page.locator("button.ck-restore").first.click()
         expect(verdict).to_contain_text("6 files of 6 are not clustered")
