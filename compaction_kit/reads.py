@@ -91,6 +91,8 @@ class ReadComparison(Record):
             count = self.files_before
             same = f"The same {format_count(count, 'file')} read" if count else "No file read"
             return f"{same} at both versions, so times differ only by chance: {spent}"
+        if len(self.runs) < 2 * _FEWEST_RUNS:
+            return f"Too few runs to call: median {spent}; {files}"
         if not self.is_clear:
             return f"Timings overlap: median {spent}, too noisy to call; {files}"
         word, factor = ("fast", self.speedup) if self.speedup >= 1 else ("slow", 1 / self.speedup)
