@@ -1,5 +1,6 @@
 """The front door, and what it says to bad input. tests/log has the damaged logs, tests/execute the runs."""
 
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
@@ -77,6 +78,7 @@ def test_a_name_with_line_breaks_stays_in_its_sentence(tmp_path: Path) -> None:
 def test_a_plan_with_a_session_can_be_copied(spark: SparkSession, shaped: Path) -> None:
     plan = open_table(shaped, spark).plan_compaction()
     assert deepcopy(plan).explain() == plan.explain()
+    refused(partial(pickle.dumps, plan), errors.InvalidArgumentError, "A plan can't be pickled: make a plan")
 
 
 def test_a_minimum_above_the_maximum_is_warned_of(spark: SparkSession, shaped: Path, confs: SetConf) -> None:

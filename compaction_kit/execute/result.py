@@ -15,6 +15,7 @@ from compaction_kit.execute.jobs import session_confs
 from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.execute.work import TIMELINE, Run, Strategy
 from compaction_kit.files import Files
+from compaction_kit.handle import Handle
 from compaction_kit.records import Record
 from compaction_kit.text import format_count, format_range, format_size
 from compaction_kit.verify import Fingerprint
@@ -119,7 +120,7 @@ class CompactionResult(Record):
             as_planned=strategy.is_as_planned(plan, removed, sums["num_files_added"]),
             peak_bytes=record.peak_bytes,
             timeline=record.timeline(),
-            reads=partial(_measure_reads, run, before, versions[-1]) if versions else None,
+            reads=partial(_measure_reads, run.handle, before, versions[-1]) if versions else None,
             extents=partial(files[0].plot_extents, column, files[1]) if column else None,
         )
 
@@ -198,12 +199,12 @@ def _batches(start: float, commits: Sequence[Commit], conflicts: Sequence[tuple[
     return pa.Table.from_pylist(rows, schema=BATCHES)
 
 
-def _measure_reads(run: Run, before: int, after: int, query: "Query", repeats: int) -> "ReadComparison":
+def _measure_reads(handle: Handle, before: int, after: int, query: "Query", repeats: int) -> "ReadComparison":
     from compaction_kit.query import with_table
     from compaction_kit.reads import measure_reads
 
     # The files of both versions exist, however old the version before is.
     # The session of the run may have been stopped since.
-    with session_confs(run.handle.spark, ANY_VERSION):
-        named = with_table(query, run.store, run.handle.name)
-        return measure_reads(run.handle.spark, run.store.root, before, after, named, repeats)
+    with session_confs(handle.spark, ANY_VERSION):
+        named = with_table(query, handle.store, handle.name)
+        return measure_reads(handle.spark, handle.store.root, before, after, named, repeats)

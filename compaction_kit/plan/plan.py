@@ -3,12 +3,13 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
 from compaction_kit.plan.clustering import CLEAN, CUBES
 from compaction_kit.plan.order import SIZE
@@ -40,6 +41,15 @@ class BinPlan(Plan):
     unbounded: Packing
     packed: Packing
     full: bool = False
+
+    def __deepcopy__(self, *_: object) -> Self:
+        """Return the plan itself: nothing changes it."""
+        return self
+
+    __copy__ = __deepcopy__
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidArgumentError("A plan can't be pickled: make a plan where it is to run.")
 
     @classmethod
     def of(

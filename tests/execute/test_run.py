@@ -1,3 +1,5 @@
+import copy
+import pickle
 import random
 import re
 import time
@@ -279,3 +281,10 @@ def test_a_table_without_write_permission_is_refused_at_first(changed: Path) -> 
         # Planning and looking need no permission.
         assert open_table(changed).files().num_files == plan.source.num_files
     assert folders.listing(changed) == before
+
+
+def test_a_result_can_be_copied_and_pickled(spark: SparkSession, changed: Path) -> None:
+    result = open_table(changed, spark).plan_compaction().run(verify=False)
+    for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        assert copied.summary() == result.summary()
+        assert copied.measure_reads("id < 3", 1).files_after == result.measure_reads("id < 3", 1).files_after
