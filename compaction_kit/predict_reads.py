@@ -1,8 +1,9 @@
 """Predict how many files a query would open in layouts that a compaction could make.
 
-For today's layout, Delta plans the query on the table. For another layout the kit writes the log of a table
+For today's layout, Spark plans the query on the table. For another layout the kit writes the log of a table
 without data files to a scratch folder: the adds that the bins' outputs would have, with the ranges of values
-of their inputs. Delta plans the query on that table too, so its own data skipping decides, for any query.
+of their inputs. Spark plans the query on that table too, so Delta's data skipping and Spark's partition
+filters decide, for any query.
 """
 
 import json
@@ -44,7 +45,7 @@ _SKIPPING = "delta.dataSkipping"
 _PROPERTIES = ("delta.columnMapping", _SKIPPING)
 _INT = pa.int64()
 _LAYOUTS = pa.schema({"layout": pa.string(), "num_files": _INT, "files_opened": _INT, "bytes_opened": _INT})
-_HOW = "The others are predictions: Delta plans the query on files with the ranges that they would have."
+_HOW = "The others are predictions: Spark plans the query on files with the ranges that they would have."
 Step = Callable[[float, str], object]
 _Adds = list[dict[str, Any]]
 
@@ -85,8 +86,8 @@ class ReadPrediction(Record):
     def explain(self) -> str:
         """Say how the files were counted, a sentence a line."""
         return (
-            f"{self.finding}.\nNow is how Delta plans this query on version {self.version}, skipping files "
-            f"by partition and stats. {self.unpredicted or _HOW}"
+            f"{self.finding}.\nNow is how Spark plans this query on version {self.version}, with the files "
+            f"that Delta's data skipping and Spark's partition filters leave. {self.unpredicted or _HOW}"
         )
 
     def facts(self) -> dict[str, str]:

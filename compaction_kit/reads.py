@@ -205,7 +205,7 @@ def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) ->
 
 
 def prepare_read(query: ParsedQuery, frame: DataFrame, version: int) -> Read:
-    """Apply a query to a version; Delta plans it at once, and so skips files, without running it."""
+    """Apply a query to a version; Spark plans it at once, and so skips files, without running it."""
     try:
         rows = query.apply(frame)
         if not isinstance(rows, DataFrame) or not rows.columns:
