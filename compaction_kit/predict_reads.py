@@ -10,7 +10,9 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from compaction_kit import plots
@@ -29,6 +32,7 @@ from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
 from compaction_kit.log.listing import LOG_FOLDER
+from compaction_kit.log.paths import places
 from compaction_kit.plan.order import INGEST, SIZE, column_of, layout_of, order_by
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.query import SPARK_ERRORS, ParsedQuery, Query, parse_query, with_table
@@ -117,7 +121,8 @@ def predict_reads(
     Orders by a column are those by the columns that the query's condition names, three at most. The output
     of a bin is taken to be one file with the ranges of all its inputs, as "arrow" writes it; one whose
     inputs have no stats is opened by every query. A column is taken to be null in inputs without stats of it
-    that others have, as if it was newer, unless properties choose the columns that have stats.
+    that others have, if the first of them lacks it, or is gone; not where properties choose the columns that
+    have stats.
 
     Args:
         plan: The plan, for its files, thresholds, order and budget.
@@ -191,11 +196,18 @@ def _row(name: str, adds: _Adds, opened: set[str]) -> tuple[str, int, int, int]:
 def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _Adds]]:
     snapshot = plan.source.snapshot
     source, leaves = Files(snapshot), data_leaves(snapshot.metadata)
-    fills = not any(name.startswith(_SKIPPING) for name in snapshot.metadata.configuration)
+    chosen = any(name.startswith(_SKIPPING) for name in snapshot.metadata.configuration)
     everything = np.arange(source.num_files)
     paths, values = source.paths(everything).to_pylist(), partition_values(source, everything)
     adds = list(map(_add, paths, values, source.sizes.tolist(), snapshot.stats.to_pylist()))
     yield "now", adds
+    new: dict[tuple[str, ...], bool] = {}
+
+    def is_new(rows: np.ndarray, path: tuple[str, ...], file: int) -> bool:
+        if path not in new:
+            new[path] = not chosen and not _has_column(source, rows[file], path)
+        return new[path]
+
     for name, other in plans.items():
         if other.is_empty:
             continue
@@ -204,9 +216,21 @@ def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _A
         rewritten = set(np.concatenate(bins).tolist())
         layout = [add for row, add in enumerate(adds) if row not in rewritten]
         for number, (rows, size) in enumerate(zip(bins, other.outcome.bytes_added.tolist(), strict=True)):
-            stats = merge_stats([adds[row]["stats"] for row in rows], leaves, fills).text or None
+            known = [adds[row]["stats"] for row in rows]
+            stats = merge_stats(known, leaves, partial(is_new, rows)).text or None
             layout.append(_add(f"planned-{number}.parquet", adds[rows[0]]["partitionValues"], size, stats))
         yield name, layout
+
+
+def _has_column(source: Files, row: int, path: tuple[str, ...]) -> bool:
+    """Return whether a file is known to have a column, given by physical names."""
+    store, name = source.snapshot.store, ".".join(path)
+    (place,) = places(source.paths(np.array([row])), store).to_pylist()
+    with suppress(OSError, pa.ArrowException), store.open(place) as file:
+        schema = pq.read_metadata(file).schema
+        leaves = [schema.column(number).path for number in range(len(schema))]
+        return any(f"{leaf}.".startswith(f"{name}.") for leaf in leaves)
+    return False
 
 
 def _columns(plan: BinPlan, query: Query) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -145,6 +146,18 @@ def test_a_column_that_older_files_lack_is_null_in_them_unless_columns_were_chos
     plan = open_table(tmp_path, spark).plan_compaction()
     for query, now, after in (("more = 7", 1, len(choice)), ("more = 5", 2, 1), ("more IS NULL", 1, 1)):
         assert [opened for *_, opened in layouts_of(plan.predict_reads(query))[:2]] == [now, after]
+
+
+def test_a_column_is_not_null_where_a_writer_left_its_stats_out(spark: SparkSession, tmp_path: Path) -> None:
+    adds = []
+    for value, known in ((7, ["id"]), (5, ["id", "more"])):
+        adds.append(handmade.write_data(tmp_path, f"{value}", pa.table({"id": [1], "more": [value]})))
+        values = dict.fromkeys(known, value)
+        stats = {"numRecords": 1, "nullCount": dict.fromkeys(known, 0), "minValues": values}
+        adds[-1]["add"]["stats"] = json.dumps(stats | {"maxValues": values})
+    handmade.write_log(tmp_path, [handmade.metadata({"id": "long", "more": "long"}), *adds])
+    plan = open_table(tmp_path, spark).plan_compaction()
+    assert [opened for *_, opened in layouts_of(plan.predict_reads("more = 7"))[:2]] == [1, 1]
 
 
 def test_where_nothing_would_be_rewritten_it_says_so(spark: SparkSession, shaped: Path) -> None:

@@ -85,11 +85,16 @@ def data_leaves(metadata: Metadata) -> list[Leaf]:
     return list(leaves([field for field in metadata.schema["fields"] if field["name"] not in names], ()))
 
 
-def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf], fills: bool = False) -> MergedStats:
+def merge_stats(
+    stats: Sequence[str | None],
+    leaves: Sequence[Leaf],
+    is_new: Callable[[tuple[str, ...], int], bool] = lambda path, file: False,
+) -> MergedStats:
     """Merge the stats of files, given as JSON; `leaves` are the table's columns.
 
     The result has numRecords, and nullCount, minValues and maxValues of the columns of which every file has
-    them; with `fills`, a file without stats of a column that others have is taken to have nulls there.
+    them. `is_new` takes a column's path and the number of a file without stats of it that others have, and
+    returns whether such files are taken to have nulls there.
     """
     files = [file for file in map(_parsed, stats) if file is not None]
     if len(files) < len(stats):
@@ -101,7 +106,8 @@ def merge_stats(stats: Sequence[str | None], leaves: Sequence[Leaf], fills: bool
         nulls = [_value(file, "nullCount", path) for file in files]
         if any(isinstance(count, int) for count in nulls):
             indexed.append((path, kind))
-            nulls = [rows if fills and one is None else one for one, rows in zip(nulls, counts, strict=True)]
+            if None in nulls and is_new(path, nulls.index(None)):
+                nulls = [rows if one is None else one for one, rows in zip(nulls, counts, strict=True)]
         if all(isinstance(count, int) for count in nulls):
             _put(merged, "nullCount", path, sum(nulls))
         for name, pick in (("minValues", min), ("maxValues", max)):
