@@ -29,7 +29,6 @@ from compaction_kit.text import (
 # From here on a factor says more than the number of files that are too many.
 _MANY_TIMES = 2
 _MANY_PARTITIONS = 100
-_NO_MORE = "Nothing more to do."
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Verdict:
             return cls(kind, (*now, *past))
         if past:
             # Why there is nothing to do was the plan's reason.
-            now = [_NO_MORE, *now[1:]] if plan is not None and plan.is_empty else now
+            now = ["Nothing more to do.", *now[1:]] if plan is not None and plan.is_empty else now
             kind = "warning" if stopped or (result is not None and not result.as_planned) else "good"
         return cls(kind, (*past, *now)) if past or now else None
 

@@ -155,9 +155,8 @@ def chart(width: float, height: float, title: str, *more: str) -> Chart:
 def titled(figure: F, title: str, *more: str) -> F:
     """Give a figure, or a part of one, its finding as title and as label, in which more sentences follow."""
     most = int(figure.get_figure(root=True).get_figwidth() * _TITLE_CHARACTERS_AN_INCH)
-    lines = textwrap.wrap(unbroken(visible(title)), most, max_lines=_MOST_LINES, placeholder=" …")
-    lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
-    figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK)
+    words = textwrap.fill(unbroken(visible(title)), most, max_lines=_MOST_LINES, placeholder=" …")
+    figure.suptitle(words.replace("\xa0", " "), x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
     figure.set_label(". ".join([title, *more]))
     return figure
 

@@ -7,7 +7,7 @@ from typing import Any
 import anywidget
 import ipywidgets as w
 from traitlets import Any as AnyTrait
-from traitlets import Bool, HasTraits, Int, List, Unicode, observe
+from traitlets import HasTraits, Int, List, Unicode, observe
 
 from compaction_kit.text import GIB, KIB, Html, as_html_table, format_size, parse_size
 from compaction_kit.widgets import parts
@@ -76,7 +76,6 @@ class Slider(anywidget.AnyWidget):
     max = Int(100, help="Its right end").tag(sync=True)
     text = Unicode("", help="The value as text").tag(sync=True)
     stops = List(Int(), help="The values that it can be moved to; empty for all").tag(sync=True)
-    shows_text = Bool(True, help="Whether the text is shown beside it").tag(sync=True)
 
 
 class SizeSlider(w.VBox):
@@ -85,7 +84,7 @@ class SizeSlider(w.VBox):
     size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
 
     def __init__(self, label: str, css_class: str):
-        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST, shows_text=False)
+        self.slider = Slider(label=label, min=_SMALLEST, max=_LARGEST)
         about = f"{label}: a size such as 100 MB or 128 MiB"
         self.field = w.Text(placeholder="128 MiB", tooltip=about, continuous_update=False)
         self.field.layout.width = "84px"

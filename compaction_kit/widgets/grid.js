@@ -57,7 +57,7 @@ function render({ model, el }) {
     }
     row.append(...cells.map(([text, , share]) => {
       const cell = make("td", { textContent: text, title: text });
-      if (share !== undefined) cell.style.setProperty("--ck-share", share);
+      if (share != null) cell.style.setProperty("--ck-share", share);
       return cell;
     }));
     row.addEventListener("click", () => model.send({ open: name }));

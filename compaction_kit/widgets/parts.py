@@ -140,7 +140,6 @@ class Text(w.HTML):
         kind = self._kind() if callable(self._kind) else self._kind
         for other in _KINDS:
             (self.add_class if other == kind else self.remove_class)(f"ck-{other}")
-        # Html is as it is.
         sentence = sentence if isinstance(sentence, Html) else unbroken(sentence)
         aria_role = _ARIA_ROLES.get(kind) or _ARIA_ROLES.get(self._role)
         drawn = element("div", sentence, role=aria_role) if aria_role and sentence else sentence

@@ -20,7 +20,7 @@ function render({ model, el }) {
     input.min = model.get("min");
     input.max = model.get("max");
     input.setAttribute("aria-valuetext", model.get("text"));
-    shown.textContent = model.get("shows_text") ? model.get("text") : "";
+    shown.textContent = model.get("text");
     // What comes back from the kernel is older than where the thumb is held.
     if (!held) input.value = model.get("value");
   };

@@ -25,7 +25,6 @@ from compaction_kit.widgets.changes import Changes, Inputs, Opened
 from compaction_kit.widgets.job import Job, attempt, sentence_of
 
 _LONGEST_WHERE = 40
-_NOTHING = Discovered([], [])
 
 
 class WorkbenchState(Changes):
@@ -97,7 +96,7 @@ class WorkbenchState(Changes):
         self.forget("root")
         if "://" not in (root := self.root):
             self.tables = []
-            self._on_found(*attempt(lambda: look_for_tables(root) if root else _NOTHING), again)
+            self._on_found(*attempt(lambda: look_for_tables(root) if root else None), again)
             return
 
         def look(job: Job) -> None:
@@ -114,8 +113,8 @@ class WorkbenchState(Changes):
             self.tables, self.name = [], self.name if again else ""
 
     def _on_found(self, found: Discovered | None, error: str, again: bool) -> None:
-        self.skipped = explain_skipped((found or _NOTHING).skipped)
-        self.tables = [name for name, _ in (found or _NOTHING).tables]
+        self.skipped = explain_skipped(found.skipped) if found else ""
+        self.tables = [name for name, _ in found.tables] if found else []
         # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
         is_name = found is not None and not self.tables and not is_folder(self.root)
         name = self.tables[0] if len(self.tables) == 1 else self.root if is_name else ""

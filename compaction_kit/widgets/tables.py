@@ -238,9 +238,8 @@ def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     keys = [files, small, row["size_bytes"], row["median_size_bytes"], files - fewer, fewer]
     keys.append(last and last.timestamp())
     listed = [[texts[name], key] for name, key in zip(_SHOWN[1:], keys, strict=True)]
-    if small is not None:
-        # It is drawn too.
-        listed[1].append(small)
+    # The share of small files is drawn too.
+    listed[1].append(small)
     return [first, *listed]
 
 

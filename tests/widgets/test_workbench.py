@@ -613,7 +613,7 @@ def test_a_survey_marks_small_files_where_there_is_something_to_do(tmp_path: Pat
     show(bench, "Survey")
     fed, healthy, empty = at(bench, "ck-tables").rows
     assert fed[2] == ["100 %", 1.0, 1.0]
-    assert (healthy[2], healthy[6]) == (["", None], ["nothing to do", 0])
+    assert (healthy[2], healthy[6]) == (["", None, None], ["nothing to do", 0])
     assert empty[6] == ["see below", None]
 
 
