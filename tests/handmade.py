@@ -73,8 +73,9 @@ def add(
     records: int | None = 10,
     vector: Action | None = None,
     bounds: tuple[Action, Action] | None = None,
+    nulls: int | None = None,
 ) -> Action:
-    """An add action; `bounds` are the least and the greatest value of each column."""
+    """An add action; `bounds` are the least and the greatest value of each column, `nulls` those of each."""
     action: Action = {
         "path": path,
         "partitionValues": dict(partition or {}),
@@ -84,6 +85,8 @@ def add(
     }
     if records is not None:
         named = dict(zip(("minValues", "maxValues"), bounds or (), strict=False))
+        if bounds is not None and nulls is not None:
+            named["nullCount"] = dict.fromkeys(bounds[0], nulls)
         action["stats"] = json.dumps({"numRecords": records} | named)
     if vector is not None:
         action["deletionVector"] = vector
