@@ -14,6 +14,7 @@ import pytest
 from compaction_kit import open_table, survey
 from compaction_kit.__main__ import main
 from tests import folders, handmade
+from tests.chance import nightly
 from tests.test_project import PROJECT
 
 
@@ -134,19 +135,23 @@ def test_an_interrupted_command_prints_json_too(
     assert "nothing was changed" in printed(capsys, "run", tmp_path, code=2)["error"]
 
 
-def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("case", "code"),
+    [
+        ("plan a | true; exit ${PIPESTATUS[0]}", 2),
+        ("PYTHONIOENCODING=latin-1 survey .", 0),
+        *nightly(("plan a --json > /dev/full", 2), ("plan a >&-", 0), ("run a <&- >&-", 2)),
+    ],
+)
+def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(
+    tmp_path: Path, case: str, code: int
+) -> None:
     handmade.write_log(tmp_path / "a", *[[handmade.add(name)] for name in "ab"])
-    command = f"{shlex.quote(sys.executable)} -m compaction_kit"
-    cases = {"plan a | true; exit ${PIPESTATUS[0]}": 2, "PYTHONIOENCODING=latin-1 survey .": 0}
-    cases |= {"plan a --json > /dev/full": 2, "plan a >&-": 0, "run a <&- >&-": 2}
-    for case, code in cases.items():
-        words = re.sub("plan|survey|run", rf"{command} \g<0>", case)
-        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        done = subprocess.run(
-            ["bash", "-c", words], cwd=tmp_path, env=os.environ | path, capture_output=True, text=True
-        )
-        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
-        assert ("can't be written ([Errno 28]" in done.stderr) == ("full" in case)
+    words = re.sub("plan|survey|run", rf"{shlex.quote(sys.executable)} -m compaction_kit \g<0>", case)
+    path, command = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, ["bash", "-c", words]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert ("can't be written ([Errno 28]" in done.stderr) == ("full" in case)
 
 
 def test_the_command_and_the_module_are_one() -> None:
