@@ -631,6 +631,7 @@ class AnalystsPath(FirstLook):
         assert ck.open_table(root / "data" / "shaped").files().num_files == 24
         theme(page, "JupyterLab Light")
 
+    @pytest.mark.nightly
     def test_a_newcomer_makes_the_flights_of_a_year_by_one_click(self, page: Page, root: Path) -> None:
         type_into(page, ".ck-root", "../empty")
         expect(page.locator(".ck-empty")).to_contain_text("There is no Delta table under ../empty yet")
@@ -640,6 +641,7 @@ class AnalystsPath(FirstLook):
         expect(page.locator(".ck-verdict b")).to_contain_text("1,095 files where 3 would do")
         assert ck.find_tables(root / "empty") == [str(root / "empty" / "flights")]
 
+    @pytest.mark.nightly
     def test_a_run_can_be_cancelled_and_changes_nothing(self, page: Page, root: Path) -> None:
         expect(page.locator(".ck-run-plan")).to_contain_text("fill 3 bins")
         page.locator("button.ck-run").click()

@@ -54,6 +54,9 @@ from tests.widgets.pages import (
     words,
 )
 
+# All together: a process that begins with them last works on alone.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -178,7 +181,9 @@ def test_a_condition_that_waits_for_spark_says_so(bench: Workbench, monkeypatch:
     assert said(bench, "ck-waiting") == ""
 
 
-def test_a_folder_without_a_table_offers_to_make_one(bench: Workbench, folder: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_table_offers_to_make_one(
+    bench: Workbench, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for root, why in ((folder / "typo", "typo yet: check the spelling"), (tmp_path, "no Delta table under")):
         at(bench, "ck-root").value = str(root)
         assert why in said(bench, "ck-empty")
@@ -187,8 +192,11 @@ def test_a_folder_without_a_table_offers_to_make_one(bench: Workbench, folder: P
         for part, sentence in (("Files", "No table is open."), ("Plan", no_plan), ("Run", no_plan)):
             show(bench, part)
             assert sentence in words(bench.stack.children[bench.rail.index])
-    shaped_table(tmp_path / "mine", partitions=0, files=2, rows=10)
-    click(bench, "ck-refresh")
+    # A year of them takes a while.
+    flights = partial(shaped_table, partitions=0, files=2, rows=10)
+    monkeypatch.setattr("compaction_kit.datasets.flights", lambda path, progress: flights(path))
+    click(bench, "ck-make")
+    assert bench.state.name == str(tmp_path / "flights")
     assert plan_of(bench).num_files_removed == 2
     assert said(bench, "ck-empty") == ""
 
@@ -1029,10 +1037,10 @@ def test_the_example_of_a_condition_selects_files_whatever_the_names(tmp_path: P
         choose(bench, where=example)
         assert bench.state.files is not None
         assert (bench.state.files.num_files, bench.state.input_error) == (1, "")
-        # `select` would begin a whole query.
-        bench.state.query = example
-        click(bench, "ck-count")
-        assert bench.state.predicting.error == ""
+    # `select`, the last one, would begin a whole query.
+    bench.state.query = example
+    click(bench, "ck-count")
+    assert bench.state.predicting.error == ""
 
 
 @pytest.mark.usefixtures("spark")
