@@ -15,6 +15,7 @@ from compaction_kit.log import TransactionLog
 from compaction_kit.plan.auto import enabled_by, replay
 from compaction_kit.table import Table
 from tests import checkpoints, handmade
+from tests.chance import nightly
 
 pytestmark = pytest.mark.spark
 
@@ -130,10 +131,7 @@ def test_a_replay_begins_after_the_last_lost_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seed", "steps"),
-    [(56, 4), *(pytest.param(seed, 20, marks=pytest.mark.nightly) for seed in range(100, 130))],
-)
+@pytest.mark.parametrize(("seed", "steps"), [(56, 4), *nightly(*((seed, 20) for seed in range(100, 130)))])
 def test_random_streams_go_as_replayed(spark: SparkSession, tmp_path: Path, seed: int, steps: int) -> None:
     """Write small files in random ways, with auto compaction on."""
     draw, path = random.Random(seed), tmp_path / "table"

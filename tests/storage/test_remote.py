@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import errors, open_table
 from compaction_kit.storage import Store, open_store
 from tests import stores
+from tests.chance import nightly
 from tests.refusals import refused
 
 SLOW = (503, "SlowDown")
@@ -107,10 +108,7 @@ def test_a_pickled_store_has_no_credentials(store: Store) -> None:
         ((404, "NoSuchBucket"), errors.TableNotFoundError, "check the spelling"),
         ((400, "InvalidRequest"), errors.StorageError, "check the endpoint and network"),
         # Asked for again and again first, some 10 s.
-        pytest.param(
-            *(SLOW, errors.StorageError, "check the endpoint and network"),
-            marks=pytest.mark.nightly,
-        ),
+        *nightly((SLOW, errors.StorageError, "check the endpoint and network")),
     ],
 )
 def test_what_a_store_refuses_is_one_sentence(
@@ -133,9 +131,7 @@ def test_what_hadoop_refuses_is_one_sentence(spark: SparkSession, root: str, cau
 
 
 # Before each try twice as long is waited as before the last.
-@pytest.mark.parametrize(
-    "passing", [["dropped"], pytest.param([SLOW, "dropped"] * 2, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("passing", [["dropped"], *nightly([SLOW, "dropped"] * 2)])
 def test_what_passes_is_tried_again(
     store: Store, on_s3: stores.Server, passing: list[tuple[int, str] | str]
 ) -> None:
