@@ -345,7 +345,7 @@ class Table:
         return read_storage(self.handle)
 
     def log_expiry(self, at: datetime | str | None = None) -> pa.Table:
-        """Return which files of the log are past their retention; see `history.read_log_expiry`."""
+        """Return which files of the log a cleanup deletes; see `history.read_log_expiry`."""
         return read_log_expiry(self.handle, at)
 
     def plan_vacuum(

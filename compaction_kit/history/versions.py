@@ -1,7 +1,11 @@
 """The versions in the log: their commits, live files and storage, and until when they can be read."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain, zip_longest
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +22,7 @@ from compaction_kit.history.readable import (
     latest_by_path,
     read_files_by_version,
 )
-from compaction_kit.log.listing import Kind, complete_checkpoints
+from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints
 from compaction_kit.retention import GUARD, LOG_PROPERTY, parse_retention
 from compaction_kit.times import millis, session_zone, show_time
 
@@ -29,6 +33,10 @@ _DAY_MILLIS, _MILLI = 86_400_000, timedelta(milliseconds=1)
 _OF_COMMITS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "data_change")
 # What a cleanup of the log deletes.
 _CLEANED = (Kind.COMMIT, Kind.CHECKSUM, Kind.CHECKPOINT, Kind.CHECKPOINT_PART, Kind.V2_CHECKPOINT)
+_EXPIRY = pa.schema({
+    "name": pa.string(), "kind": pa.string(), "version": pa.int64(),
+    "expires": _STAMP, "checkpoint": pa.int64(), "goes": pa.bool_(),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,43 +112,60 @@ def read_history(handle: Handle) -> pa.Table:
 
 
 def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Table:
-    """Return the commits, checkpoints and checksums of the log, and which of them a cleanup may delete.
+    """Return the commits, checkpoints and checksums of the log, and which of them a cleanup deletes.
 
     When Delta has written a checkpoint it deletes older log files, unless the table property
-    delta.enableExpiredLogCleanup is false: all files before a checkpoint at once, when the last of them is
-    older than delta.logRetentionDuration (MetadataCleanup.cleanUpExpiredLogs).
-    `at` is the time of that checkpoint, without a zone in the session's; None for now.
+    delta.enableExpiredLogCleanup is false (MetadataCleanup.cleanUpExpiredLogs): all files before a checkpoint
+    at once, when the last of them is older than delta.logRetentionDuration. Delta 3.3 deletes them one by
+    one. If a table has the feature checkpointProtection and lacks commits, Delta may keep more.
+    `at` is the time of that cleanup, without a zone in the session's; None for now.
 
     Returns:
         name (string), kind (string), version (int64); expires (timestamp, when the file's retention ends, in
-        whole UTC days); checkpoint (int64, the first complete checkpoint after the file's version; null if
-        there is none: the file stays until Delta writes one); goes (bool, whether all files before that
-        checkpoint have expired by `at`).
+        whole UTC days; times are made to rise with versions, as for time travel); checkpoint (int64, the
+        checkpoint before which the file goes; null if there is none yet, and for parts of a checkpoint that
+        Delta takes for incomplete, which stay); goes (bool, whether the cleanup deletes it).
     """
     log = handle.log.listed()
-    listed, metadata = log.list_files(), log.snapshot().metadata
-    files = sorted((file for file in listed if file.kind in _CLEANED), key=lambda file: file.version or 0)
-    versions = np.array([file.version for file in files], np.int64)
-    modified = np.array([file.modification_time for file in files], np.int64)
-    kept = parse_retention(metadata.configuration.get(LOG_PROPERTY, "interval 30 days"), LOG_PROPERTY)
-    # Delta counts whole UTC days (truncateDay).
-    expires = -(-modified // _DAY_MILLIS) * _DAY_MILLIS + kept // _MILLI
-    checkpoints = np.append(np.array(sorted(complete_checkpoints(listed)), np.int64), _NEVER)
-    checkpoint = checkpoints[np.searchsorted(checkpoints, versions, side="right")]
-    last_before = np.searchsorted(versions, checkpoint) - 1
-    latest_expiry = np.maximum.accumulate(expires)[last_before]
-    is_enabled = metadata.configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
-    goes = (latest_expiry <= millis(handle.instant(at))) & (checkpoint != _NEVER) & is_enabled
-    return pa.table(
-        {
-            "name": pa.array([file.name for file in files], pa.string()),
-            "kind": pa.array([file.kind.value for file in files], pa.string()),
-            "version": versions,
-            "expires": pa.array(expires, _STAMP),
-            "checkpoint": pa.array(checkpoint, mask=checkpoint == _NEVER),
-            "goes": goes,
-        }
-    )
+    configuration, moment = log.snapshot().metadata.configuration, millis(handle.instant(at))
+    kept = parse_retention(configuration.get(LOG_PROPERTY, "interval 30 days"), LOG_PROPERTY) // _MILLI
+    files = [file for file in log.list_files() if file.kind in _CLEANED]
+    newest, groups = max(complete_checkpoints(files), default=0), _deleted_together(files)
+    is_enabled = configuration.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
+    goes, rows = True, []
+    for number, (group, following) in enumerate(zip_longest(groups, groups[1:])):
+        checkpoint = following and following[0].version
+        # Delta counts whole UTC days (truncateDay).
+        expires = [-(-file.modification_time // _DAY_MILLIS) * _DAY_MILLIS + kept for file in group]
+        is_before = checkpoint is not None and (group[-1].version or 0) < newest
+        # Delta stops at a group that stays; not at the first one, because it asks for more files once again.
+        goes = is_enabled and is_before and expires[-1] <= moment and (goes or number == 1)
+        for file, until in zip(group, expires, strict=True):
+            rows.append((file.name, file.kind.value, file.version, until, checkpoint, goes))
+    return pa.table([*map(list, zip(*rows, strict=True))], schema=_EXPIRY).sort_by("name")
+
+
+def _deleted_together(files: Sequence[LogFile]) -> list[list[LogFile]]:
+    """Group files as a cleanup deletes them: each group ends before a checkpoint, the last one stays.
+
+    As in DeltaHistoryManager.BufferingLogDeletionIterator, times are made to rise with versions, a checkpoint
+    whose time that changes ends no group, and the parts of an incomplete one stay.
+    """
+    groups, parts, last = [list(files[:1])], defaultdict[Any, list[LogFile]](list), files[0]
+    for file in files[1:]:
+        key = file.version, file.num_parts
+        if last.version != file.version and last.modification_time >= file.modification_time:
+            file = file._replace(modification_time=last.modification_time + 1)
+            groups[-1].append(file)
+        elif file.kind in (Kind.COMMIT, Kind.CHECKSUM) or not file.size_bytes:
+            groups[-1].append(file)
+        else:
+            parts[key].append(file)
+            if len(parts[key]) == (file.num_parts or 1):
+                groups.append(parts.pop(key))
+        last = file
+    groups[-1] += chain.from_iterable(parts.values())
+    return groups
 
 
 def read_storage(handle: Handle) -> Storage:

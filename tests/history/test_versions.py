@@ -16,7 +16,7 @@ from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.retention import GUARD
 from compaction_kit.text import MIB
 from compaction_kit.times import session_zone
-from tests import checkpoints, handmade
+from tests import checkpoints, deltas_view, handmade
 from tests.ageing import age_file
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, remove, unchanged, write_log
@@ -225,6 +225,35 @@ def test_log_files_go_with_all_before_a_checkpoint_when_the_last_has_expired(tmp
     off = handmade.metadata(configuration={"delta.enableExpiredLogCleanup": "false"})
     handmade.write_commit(tmp_path, 6, [off])
     assert going(midnight + timedelta(days=99)) == []
+
+
+@since_delta("4.0")
+@pytest.mark.parametrize(
+    ("days", "going"),
+    [
+        pytest.param({"2.1": 49}, ["0.json", "1.json", "2.1", "2.json", "3.json"], id="a part is as old"),
+        pytest.param({"4": 47}, ["0.json", "1.json"], id="a checkpoint is as old as the commit before"),
+        pytest.param({"1.json": 9, "2.1": 8, "2.2": 8}, ["2.1", "2.2", "2.json", "3.json"], id="times fall"),
+    ],
+)
+def test_delta_deletes_the_log_files_that_go(
+    spark: SparkSession, tmp_path: Path, days: dict[str, int], going: list[str]
+) -> None:
+    now, commits = datetime.now(UTC).timestamp(), [[add(f"{version}")] for version in range(6)]
+    commits[0] += [handmade.protocol(), handmade.metadata()]
+    write_log(tmp_path, *commits)
+    files = {f"{version}.json": handmade.commit_path(tmp_path, version) for version in range(5)}
+    for version, parts, names in ((2, 2, ("2.1", "2.2")), (4, None, ("4",))):
+        state = checkpoints.replay(commits[: version + 1])
+        files |= zip(names, checkpoints.write_classic(tmp_path, version, state, parts=parts), strict=True)
+    for name, path in files.items():
+        # Delta's checkpoint of version 5 ends another group, which stays.
+        seconds = now - 86_400 * ({"4.json": 1} | days).get(name, 50 - int(name[0]))
+        os.utime(path, (seconds, seconds))
+    expiry = open_table(tmp_path).log_expiry()
+    assert {files[name].name for name in going} == {*expiry.filter(expiry["goes"])["name"].to_pylist()}
+    deltas_view.checkpoint(spark, tmp_path)
+    assert sorted(going) == sorted(name for name, path in files.items() if not path.exists())
 
 
 def test_a_time_picks_a_commit(tmp_path: Path, shaped: Path) -> None:
