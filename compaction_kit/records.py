@@ -21,8 +21,8 @@ class Record:
         return {}
 
     def parts(self) -> Sequence[object]:
-        """Return what notebooks and reports show, in order; by default the facts, and the figure if any."""
-        return self.facts(), *([self.plot()] if hasattr(self, "plot") else [])
+        """Return what notebooks and reports show: by default facts or sentences, and the figure if any."""
+        return self.facts() or self.summary(), *([self.plot()] if hasattr(self, "plot") else [])
 
     def summary(self) -> str:
         """Return the facts, one per line, with names and values aligned."""

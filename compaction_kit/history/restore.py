@@ -102,25 +102,22 @@ class RestorePlan(Plan):
 
     def explain(self) -> str:
         """Explain what would happen, one sentence per line: first what it undoes of other commits."""
-        back = format_files(self.diff.num_files_added, self.diff.bytes_added)
-        away = format_files(self.diff.num_files_removed, self.diff.bytes_removed)
-        start = f"RESTORE to version {self.target}" if self.diff.same_content else "It"
-        sets = f"sets the columns and properties back to those of version {self.target}"
-        lines = [
-            self._rows(),
-            f"{start} would add back {back} and remove {away}, as version {self.version + 1}; version "
-            f"{self.version} can be read until VACUUM deletes its files.",
-            self._streams(),
-            f"It also {sets}." if self.changes_metadata else None,
-        ]
+        diff, changes, until = self.diff, list[str](), None
+        if diff.num_files_added:
+            changes.append(f"add back {format_files(diff.num_files_added, diff.bytes_added)}")
+        if diff.num_files_removed:
+            changes.append(f"remove {format_files(diff.num_files_removed, diff.bytes_removed)}")
+            until = f"Version {self.version} can be read until VACUUM deletes its files."
+        start = f"RESTORE to version {self.target}" if diff.same_content else "It"
+        does = f"{start} would {' and '.join(changes)}, as version {self.version + 1}."
+        lines = [self._rows(), does, until, self._streams()]
         if self.is_empty:
-            what = "change nothing, and commit"
-            if self.changes_metadata:
-                what = f"change no file, but {sets}, and commits"
             lines = [
-                f"Version {self.target} has the same files as version {self.version}: RESTORE would {what} "
-                f"version {self.version + 1}."
+                f"Version {self.target} has the same files as version {self.version}: RESTORE would change "
+                f"no file, and commit version {self.version + 1}."
             ]
+        if self.changes_metadata:
+            lines.append(f"It also sets the columns and properties back to those of version {self.target}.")
         return joined_lines([*lines, self._obstacle()])
 
     @quiet_errors()
@@ -155,10 +152,6 @@ class RestorePlan(Plan):
 
     summary = explain
 
-    def parts(self) -> tuple[str]:
-        """Return the sentences."""
-        return (self.explain(),)
-
     def _rows(self) -> str:
         if self.diff.same_content:
             return f"The rows stay the same: {self.diff.same_content_by}."
@@ -176,8 +169,8 @@ class RestorePlan(Plan):
             return f"A stream that reads the table {again}: RESTORE adds them as new data."
         instead = again if self.diff.num_files_added else "continues"
         return (
-            "A stream that reads the table fails at the commit unless its option skipChangeCommits is set, "
-            f"which skips the commit; with ignoreChanges it {instead}. Rows it has delivered stay delivered."
+            "A stream that reads the table fails at this commit. With the option skipChangeCommits it skips "
+            f"the commit, with ignoreChanges it {instead}; rows that it has delivered stay delivered."
         )
 
     def _obstacle(self) -> str | None:
@@ -206,8 +199,9 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         >>> plan = ck.open_table("data/flights").plan_restore(7)
         >>> print(plan.explain())
         RESTORE to version 7 would undo what versions 8 (WRITE), 9 (WRITE), ...
-        It would add back 0 files (0 B in total) and remove 1,074 files (...), as version 366; ...
-        A stream that reads the table fails at the commit unless its option skipChangeCommits is set, ...
+        It would remove 1,074 files (... in total), as version 366.
+        Version 365 can be read until VACUUM deletes its files.
+        A stream that reads the table fails at this commit. With the option skipChangeCommits it skips ...
     """
     now = handle.listed()
     latest = now.log.snapshot().version

@@ -179,14 +179,18 @@ def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_see(tmp_path: 
         (3, " 4 (WRITE) did: 5 rows fewer."),
     ):
         assert f"would undo what version{words}" in open_table(lived).plan_restore(target).explain()
-    table = open_table(handmade.write_log(tmp_path, [add("a")], [remove("a")], [add("b")]))
+    table = open_table(handmade.write_log(tmp_path, [add("a", 1)], [remove("a")], [add("b", 1)]))
     assert "undo what versions 1, 2 did." in table.plan_restore(0).explain()
-    assert "fails at the commit unless" in table.plan_restore(0).explain()
+    both = "It would add back 1 file (1 B) and remove 1 file (1 B), as version 3.\nVersion 2 can be read"
+    assert both in table.plan_restore(0).explain()
+    assert "It would remove 1 file (1 B), as version 3.\nVersion 2" in table.plan_restore(1).explain()
+    assert "fails at this commit. With" in table.plan_restore(0).explain()
     handmade.write_commit(tmp_path, 3, [remove("b")])
     explained = table.plan_restore(0).explain()
+    assert "It would add back 1 file (1 B), as version 4.\nA stream" in explained
     assert "reads the rows of 1 file again" in explained
     assert "fails" not in explained
-    handmade.write_commit(tmp_path, 4, [add("a")])
+    handmade.write_commit(tmp_path, 4, [add("a", 1)])
     assert "Version 0 has the same files as version 4" in table.plan_restore(0).explain()
 
 
@@ -196,15 +200,14 @@ def test_a_restore_sets_columns_and_properties_back_and_says_so(spark: SparkSess
     handmade.write_log(tmp_path, [handmade.protocol(), handmade.metadata(), data], [more])
     table = open_table(tmp_path, spark)
     plan = table.plan_restore(0)
-    words = (
-        "would change no file, but sets the columns and properties back to those of version 0, and commits"
-    )
-    assert (words in plan.explain(), plan.can_run) == (True, True)
+    words = "It also sets the columns and properties back to those of version 0."
+    assert "RESTORE would change no file, and commit version 2." in plan.explain()
+    assert (words in plan.explain().splitlines(), plan.can_run) == (True, True)
     assert plan.run().version == 2
     metadata = table.log.snapshot().metadata
     assert ([*metadata.physical_names], metadata.configuration) == (["id"], {})
     # Where files differ too, it is said beside them.
     handmade.write_commit(tmp_path, 3, [more, add("b")])
     lines = table.plan_restore(0).explain().splitlines()
-    assert "It also sets the columns and properties back to those of version 0." in lines
+    assert words in lines
     assert "properties" not in table.plan_restore(1).explain()
