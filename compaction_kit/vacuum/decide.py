@@ -155,16 +155,12 @@ def _warning(needs: FilesByVersion, keep: Sequence[int], after: np.ndarray, at: 
     if keep and cleans.lower() == "true":
         log = read_log_expiry(needs.handle).filter(pc.field("kind") == Kind.COMMIT.value).to_pylist()
         expired = sorted({row["version"] for row in log if row["expires"] <= at}.intersection(keep))
-    reasons = {
-        f"older than the retention, so Delta refuses reads: set {GUARD} to false.": blocked,
-        f"in commits older than {LOG_PROPERTY}: after its next checkpoint, which VACUUM's own commits may "
-        "write, Delta may delete these; set that property to a longer time first.": expired,
+    warnings = {
+        f"Delta refuses kept versions older than the retention unless {GUARD} is false": blocked,
+        "When Delta next writes a checkpoint, perhaps after VACUUM's own commits, it may delete commits of "
+        f"kept versions older than {LOG_PROPERTY}, unless you set that to a longer time first": expired,
     }
-    kept = [(why, ranges(of), len(of) == 1) for why, of in reasons.items() if of]
-    return " ".join(
-        f"Version {which} is kept, but {why}" if is_one else f"Versions {which} are kept, but {why}"
-        for why, which, is_one in kept
-    )
+    return " ".join(f"{warning}: {ranges(of)}." for warning, of in warnings.items() if of)
 
 
 def _refuse_links(needs: FilesByVersion) -> None:

@@ -157,18 +157,20 @@ class VacuumPlan(WithFiles, Plan):
         """Draw the storage now and after, and which versions can be read now and after."""
         if self.is_empty:
             return plots.vacuum(self.storage, self.versions, "VACUUM would delete nothing")
-        lost = f"{len(self.versions_lost):,}" if self.versions_lost else "none"
-        now = format_count(self.versions["readable"].to_pylist().count(YES), "readable version")
-        title = f"VACUUM would lose {lost} of {now} and free {format_size(self.size_bytes)}"
-        if many := len(self.content_survives_as):
-            where = "another version" if many == 1 else "others"
-            title += f"; the rows of {many:,} of them survive in {where}"
+        now, lost = self.versions["readable"].to_pylist().count(YES), len(self.versions_lost)
+        which = f"{lost:,} of {now:,} readable versions" if lost else "no readable version"
+        which = "the only readable version" if lost == now == 1 else which
+        title = f"VACUUM would lose {which} and free {format_size(self.size_bytes)}"
+        if survivors := self.content_survives_as:
+            rows = "its rows" if lost == 1 else f"the rows of {len(survivors):,}"
+            where = "another version" if len({*survivors.values()}) == 1 else "other versions"
+            title += f"; {rows} can still be read in {where}"
         return plots.vacuum(self.storage, self.versions, title)
 
     def _cost(self) -> str:
-        cost = "No version that can be read now would be lost."
-        if lost := self.versions_lost:
-            cost = f"{format_count(len(lost), 'version')} that can be read now would be lost: {ranges(lost)}."
+        if not (lost := self.versions_lost):
+            return "No readable version would be lost."
+        cost = f"{format_count(len(lost), 'readable version')} would be lost: {ranges(lost)}."
         if survivors := self.content_survives_as:
             by, own = self.content_survives_by, {self.version + 2: "VACUUM's own commit"}
             pairs = [f"{one} as {own.get(other, other)} ({by[one]})" for one, other in survivors.items()]
@@ -176,10 +178,11 @@ class VacuumPlan(WithFiles, Plan):
         return cost
 
     def _deleted(self) -> str:
-        reasons, folders = self.files["reason"].to_pylist(), len(self.empty_directories)
+        reasons, number = self.files["reason"].to_pylist(), len(self.empty_directories)
         counts = [f"{reasons.count(key):,} {words}" for key, words in _REASONS.items() if key in reasons]
-        files = format_files(self.num_files, self.size_bytes) + (f": {', '.join(counts)}" if counts else "")
-        return f"{files}, and {format_count(folders, 'empty folder')}" if folders else files
+        files = f"{format_files(self.num_files, self.size_bytes)}: {', '.join(counts)}" if counts else ""
+        folders = format_count(number, "empty folder") if number else ""
+        return ", and ".join(filter(None, (files, folders)))
 
     def _kept_versions(self) -> str:
         noun = "version" if len(self.keep_versions) == 1 else "versions"

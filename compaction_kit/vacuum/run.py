@@ -65,7 +65,7 @@ class VacuumResult(WithFiles, Record):
         if rows:
             facts["not deleted"] = f"{format_count(len(rows), 'file')}: {format_list(rows, 3, '; ')}"
         if self.commits:
-            facts["committed"] = f"version {', '.join(map(str, self.commits))}: VACUUM's start and end"
+            facts["committed"] = f"versions {ranges(self.commits)}: VACUUM's start and end"
         return facts | {"time": format_seconds(self.seconds)}
 
 
