@@ -311,7 +311,7 @@ def _version_sentence(versions: pa.Table, version: int) -> str:
     lines = [f"Version {row['version']}{when}, {operation}: it {can}."]
     if row["readable_until"]:
         until = show_time(in_zone(row["readable_until"], zone))
-        lines.append(f"If VACUUM runs on schedule, it can be read until {until}.")
+        lines.append(f"From {until} on VACUUM may delete its files, or Delta may refuse it.")
     if row["read_instead"] is not None:
         lines.append(f"By the log, its content can be read as version {row['read_instead']}.")
     elif row["same_content_as"] is not None:
