@@ -165,7 +165,7 @@ def explain_clustering(plan: BinPlan) -> list[str]:
         return [*lines, "So there is nothing to do."]
     statement = "OPTIMIZE FULL" if plan.full else "OPTIMIZE"
     new_cubes = format_count(plan.num_bins, "new cube")
-    lines.append(f"{statement} sorts {' and '.join(rewritten)} into {new_cubes}, as about {_outputs(plan)}.")
+    lines.append(f"{statement} sorts {' and '.join(rewritten)} into {new_cubes}, as {_outputs(plan)}.")
     new_bytes = totals[NEW, True]["size_bytes_sum"] if (NEW, True) in totals else 0
     if 0 < new_bytes < plan.bytes_removed:
         lines.append(
