@@ -56,7 +56,7 @@ _SAVE_AND_RESTART = """async () => {
 _BEFORE = "one => getComputedStyle(one, '::before').content"
 _KEPT = """words => {
     const notebook = window.jupyterapp.shell.currentWidget.context.model.toJSON();
-    return JSON.stringify(notebook).includes(words);
+    return JSON.stringify(notebook).replaceAll("\\u00a0", " ").includes(words);
 }"""
 
 
