@@ -231,7 +231,7 @@ def test_07_wants_the_stream_run_and_the_batches_by_one_name(tmp_path: Path) -> 
         log = Log(tmp_path / name)
         return [log.commit({"txn": {"appId": "a", "version": batch}}) for batch in batches][-1].log
 
-    judged("07.3", 2, {3: "its number is larger", 1: "left out", 20: "are rows"}, written("one", 5, 6))
+    judged("07.3", 2, {3: "its number is larger", 1: "consecutive", 20: "are rows"}, written("one", 5, 6))
     assert "batch 3 was written too" in said("07.3", 3, written("each", 5, 3, 6))
     assert "the log has the batches [6]" in said("07.3", 1, written("last", 6))
 
@@ -263,7 +263,7 @@ def test_files_tasks_and_rows_are_those_that_spark_reads(tmp_path: Path, spark: 
 
 
 def test_08_says_which_batch_and_how_many_bytes(tmp_path: Path) -> None:
-    judged("08.1", 4, {2: "compaction is written", 3: "two are kept", 7: "compaction goes"}, POLICY)
+    judged("08.1", 4, {2: "compaction is written", 3: "two are kept", 7: "compaction is removed"}, POLICY)
     log = sink_log(make_log(tmp_path / "_spark_metadata", b0=f"v1\n{LINE}"))
     a_year, entry = 365 * 24 * 60, log.pace.entry_bytes
     wrong = {a_year * 200.0: "number of entries", a_year * entry: "with one file", 288_000 * entry: "a day"}

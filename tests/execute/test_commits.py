@@ -41,7 +41,7 @@ def test_commits_of_a_run_are_those_that_change_no_data_and_its_restores(tmp_pat
         [info("undo, plan 0a", operation="RESTORE", readVersion=3, operationMetrics=None), remove("e")],
         [info("undo, plan 0a", operation="WRITE"), unchanged(remove("a")), add("f")],
         [info("arrow, plan 0a", operation="RESTORE"), remove("f"), add("a")],
-        [info("arrow, plan 0a, it seems"), *compacted("./a", "g")],
+        [info("arrow, plan 0a, it seems"), *compacted("a", "g")],
         *([{"commitInfo": one}, add("b")] for one in infos),
         [info("arrow, plan 0a, proved 7 rows -1f 2e by DuckDB+bytes"), *compacted("g", "h")],
     )
