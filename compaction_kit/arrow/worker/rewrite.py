@@ -8,6 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,9 @@ WHOLE_BYTES = 8 << 20
 # The least share of a bin's bytes for which it pays to copy the others too, once they are rewritten.
 COPIED_SHARE = 1 / 8
 _FLOATS = ("FLOAT", "DOUBLE")
+# Of one column, to look for NaN: 8 MiB at most, and as few batches as that lets there be.
+_ROWS_AT_ONCE = 1 << 20
+_THREADS = 2
 # Whether a file is large, and it alone; or files that aren't.
 _Piece = tuple[bool, list[Input]]
 
@@ -209,14 +213,16 @@ def _copied(reader: FileReader, pieces: Sequence[_Piece]) -> RewriteOutput:
             path = inputs[0][0]
             if large:
                 storage.check(path)
-                with reader.opened(path) as file:
-                    _check_floats(file)
             else:
                 written = rewrite(task._replace(inputs=inputs), storage, reader.columns)
                 path = written.path
                 own.append(path)
                 with_nan.update(written.with_nan)
             paths.append(path)
+        # pyarrow decodes without Python's lock, and one task copies a whole bin.
+        with ThreadPoolExecutor(_THREADS) as pool:
+            if any(pool.map(_hides_nan, [path for path in paths if path not in own])):
+                raise CannotConcatenate("readers may skip NaN by a file's statistics")
         output = new_place(task, reader.codec.suffix)
         num_rows = concatenate(paths, output, task.footer)
         return RewriteOutput(task.number, task.part, output, 0, num_rows, frozenset(with_nan))
@@ -225,23 +231,23 @@ def _copied(reader: FileReader, pieces: Sequence[_Piece]) -> RewriteOutput:
             storage.delete(path)
 
 
-def _check_floats(file: pq.ParquetFile) -> None:
-    """Raise CannotConcatenate if a column outside of lists has NaN and bounds that leave it out.
+def _hides_nan(place: str) -> bool:
+    """Return whether a column outside of lists has NaN and bounds without it, or can't be decoded.
 
     Where there is NaN, neither parquet-mr (FloatStatistics) nor this kit writes bounds.
     """
+    file = pq.ParquetFile(place, memory_map=True)
     metadata = file.metadata
     if metadata.created_by.startswith("parquet-mr"):
-        return
+        return False
     groups, floats = [metadata.row_group(i) for i in range(metadata.num_row_groups)], list[str]()
     for i, leaf in enumerate(map(file.schema.column, range(len(file.schema)))):
         if leaf.physical_type in _FLOATS and not leaf.max_repetition_level:
             bounds = [group.column(i).statistics for group in groups]
             floats += [leaf.path] if any(one is not None and one.has_min_max for one in bounds) else []
     # One after the other, because there may be many.
-    batches = (batch for path in floats for batch in file.iter_batches(columns=[path]))
+    batches = (batch for path in floats for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[path]))
     try:
-        if any(nan_columns(pa.Table.from_batches([batch])) for batch in batches):
-            raise CannotConcatenate("readers may skip NaN by a file's statistics")
-    except (OSError, pa.ArrowException) as error:
-        raise CannotConcatenate("a file can't be decoded") from error
+        return any(nan_columns(pa.Table.from_batches([batch])) for batch in batches)
+    except (OSError, pa.ArrowException):
+        return True
