@@ -140,7 +140,8 @@ def _watched(run: Run, rows: DataFrame, predicate: str | None, most_rows: int) -
 def _check_start(run: Run) -> None:
     """Raise if columns have changed between the planned version and the one that the transaction read."""
     planned = run.plan.version
-    if not (commits := commits_of(run.store, run.id, planned)):
+    commits = commits_of(run.store, run.id, planned)
+    if not commits or commits[-1].read_version == planned:
         return
     version, start = commits[-1].version, commits[-1].read_version
     if run.log.snapshot(start).metadata.schema != run.plan.source.snapshot.metadata.schema:
