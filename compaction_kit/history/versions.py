@@ -24,6 +24,7 @@ from compaction_kit.history.readable import (
 )
 from compaction_kit.log.listing import Kind, LogFile, complete_checkpoints
 from compaction_kit.retention import GUARD, LOG_PROPERTY, parse_retention
+from compaction_kit.text import format_size
 from compaction_kit.times import millis, session_zone, show_time
 
 _STAMP = pa.timestamp("ms", "UTC")
@@ -50,6 +51,12 @@ class Storage:
 
     versions: pa.Table
     orphaned_bytes: int
+
+    def __repr__(self) -> str:
+        latest, size = self.versions.to_pylist()[-1], format_size
+        live, removed = size(latest["live_bytes"]), size(latest["tombstoned_bytes"])
+        orphaned = size(self.orphaned_bytes)
+        return f"Storage(version {latest['version']}: {live} live, {removed} tombstoned, {orphaned} orphaned)"
 
     def plot(self, versions: pa.Table) -> "plots.Chart":
         """Draw the bytes at each version, and which can be read; `versions` is from `Table.versions()`."""

@@ -296,3 +296,4 @@ def test_bytes_are_live_tombstoned_or_gone_and_orphans_are_apart(tmp_path: Path)
         "tombstoned_bytes": [0, 10, 0],
         "gone_bytes": [0, 1, 1],
     }
+    assert repr(storage) == "Storage(version 2: 110 B live, 0 B tombstoned, 5 B orphaned)"
