@@ -360,8 +360,8 @@ class Table:
         Args:
             retention: How long removed files are kept, such as "168 hours" or "7 days". None: the
                 table's property delta.deletedFileRetentionDuration, or a week. Delta refuses a shorter
-                one. A longer one keeps more files, although Delta since 4.1 ignores RETAIN: `run()`
-                gives Delta the list of files to delete (VACUUM … USING INVENTORY).
+                one. A longer one keeps more files, as far as the log has their removal: since 4.1 Delta
+                ignores RETAIN, so `run()` gives it a list of files (VACUUM … USING INVENTORY).
             keep_versions: Versions of which no file is deleted.
             mode: "FULL"; run VACUUM … LITE in SQL.
             at: The time of VACUUM, for a preview; None for now. Without a zone it is in the session's.

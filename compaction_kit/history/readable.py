@@ -134,6 +134,12 @@ class FilesByVersion:
         """Return the tombstones from a time on (ms since 1970)."""
         return self.tombstones.filter(pc.greater_equal(self.tombstones["time"], cutoff))
 
+    def removed_since(self, cutoff: int) -> pa.ChunkedArray:
+        """Return the paths of files that commits in the log removed from a time on (ms since 1970)."""
+        is_late = pc.greater_equal(self.commits["files_removed_at"].cast(pa.int64()), cutoff)
+        late = self.commits["version"].filter(is_late)
+        return self.files["path"].filter(pc.is_in(self.files["removed"], value_set=late))
+
     def of_version(self, version: int) -> pa.Array:
         """Return the paths of the files that a version needs."""
         within = (pc.field("added") <= version) & (pc.field("removed") > version)

@@ -76,10 +76,13 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
     return tuple(given)
 
 
-def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int) -> dict[str, Any]:
+def decide(
+    needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int, is_longer: bool
+) -> dict[str, Any]:
     """Return what a vacuum at a time deletes and what that costs, as fields of `VacuumPlan`.
 
-    All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
+    All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970);
+    `is_longer` says whether the table's own retention begins later.
 
     Raises:
         UnsupportedTableError: The log names a file of the table's folder through a symbolic link.
@@ -88,12 +91,14 @@ def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int)
     files = needs.folder.files
     paths = files["path"].combine_chunks()
     old = pc.less(files["modification_time"], since).combine_chunks()
+    # Checkpoints have no tombstones that are older than that.
+    by_commits = [needs.removed_since(since)] if is_longer else []
     # The first reason that applies to a file counts.
     reasons = {
         "live, but a plain VACUUM deletes it": pc.and_(_is_among(paths, _unknown_to_vacuum(needs)), old),
         "live": _is_among(paths, needs.live.filter(needs.live["is_data"])["path"]),
         VECTORS: _is_among(paths, needs.live["path"]),
-        "removed within the retention": _is_among(paths, needs.young_tombstones(since)["path"]),
+        "removed within the retention": _is_among(paths, needs.young_tombstones(since)["path"], *by_commits),
         "written within the retention": pc.invert(old),
         NEEDED: _is_among(paths, *map(needs.of_version, keep)),
         # Hadoop reads the text before a colon as a scheme, and VACUUM fails there: at a path with a colon in

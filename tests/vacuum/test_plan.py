@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.retention import GUARD, LOG_PROPERTY, PROPERTY
-from tests import folders, handmade, stores
+from tests import deltas_view, folders, handmade, stores
 from tests.ageing import age, age_file
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, metadata, unchanged
@@ -137,6 +137,19 @@ def test_a_tombstone_goes_when_it_is_older_than_the_retention(aged: Aged) -> Non
     assert gone() == gone("interval 144 hours") == ["b"]
     assert gone(retention="20 days") == []
     assert gone(at=datetime.now(UTC) + timedelta(days=2, hours=1)) == gone("interval 4 days") == ["a", "b"]
+
+
+def test_a_longer_retention_counts_where_a_checkpoint_has_dropped_tombstones(
+    spark: SparkSession, aged: Aged
+) -> None:
+    table = three_versions(aged)
+    deltas_view.checkpoint(spark, table)
+    plan = open_table(table).plan_vacuum
+    assert open_table(table).log.snapshot().dead.num_rows == 0
+    assert set(plan().files["path"].to_pylist()) == listed(spark, table) - {"p"} == {"p/a", "b"}
+    longer = plan(retention="205 hours")
+    assert longer.files["path"].to_pylist() == ["p/a"]
+    assert rows(longer.kept)["removed within the retention"] == (1, 1)
 
 
 def test_a_file_written_as_the_retention_begins_stays(aged: Aged) -> None:
