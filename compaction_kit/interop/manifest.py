@@ -142,7 +142,7 @@ def check_manifest(table: Table | str | Path) -> ManifestCheck:
         version=max(matching, default=None),
         files=pa.Table.from_pylist(rows, _FILES).sort_by([("partition", "ascending"), ("path", "ascending")]),
         by_version=pa.table(columns),
-        kept=snapshot.metadata.configuration.get(PROPERTY) == "true",
+        kept=snapshot.metadata.configuration.get(PROPERTY, "").lower() == "true",
         refusal=refusal(snapshot),
     )
 

@@ -68,12 +68,12 @@ class Metadata:
     @property
     def is_mapped(self) -> bool:
         """Whether columns have other names in data files (protocol, "Column Mapping")."""
-        return self.configuration.get("delta.columnMapping.mode", "none") != "none"
+        return self.configuration.get("delta.columnMapping.mode", "none").lower() != "none"
 
     @property
     def is_mapped_by_id(self) -> bool:
         """Whether data files' columns are found by field ids, not by names."""
-        return self.configuration.get("delta.columnMapping.mode") == "id"
+        return self.configuration.get("delta.columnMapping.mode", "").lower() == "id"
 
     @property
     def tracks_rows(self) -> bool:

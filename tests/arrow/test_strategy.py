@@ -216,7 +216,7 @@ def writer(*features: str) -> handmade.Action:
 @pytest.mark.parametrize(
     ("head", "told"),
     [
-        (handmade.metadata(configuration={"delta.columnMapping.mode": "id"}), "are found by their field ids"),
+        (handmade.metadata(configuration={"delta.columnMapping.mode": "ID"}), "are found by their field ids"),
         (handmade.metadata({"v": "variant"}), "Column v is of type variant, which pyarrow can't rewrite"),
         (with_default(handmade.metadata()), "Column id has a default that Spark reads from files without"),
         (writer("fancy"), "arrow doesn't know the table's feature fancy"),
