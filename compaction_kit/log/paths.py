@@ -58,7 +58,8 @@ def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
     """
     paths = one_array(paths)
     text = paths.buffers()[2]
-    if not text or not (_begins_with(paths, "/.") or re.search(rb"%|:/|/[/.]", text)):
+    begins_odd = any(pc.any(pc.starts_with(paths, character)).as_py() for character in "/.")
+    if not text or not (begins_odd or re.search(rb"%|:/|/[/.]", text)):
         return paths
     odd = pc.match_substring_regex(paths, r"%|^[./]|/[/.]|^[A-Za-z][A-Za-z0-9+.-]*:/")
     return _convert(paths, odd, lambda path: _place(path, store))
@@ -125,10 +126,6 @@ def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(values, pa.Array):
         return values
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-
-
-def _begins_with(paths: pa.Array, characters: str) -> bool:
-    return any(pc.any(pc.starts_with(paths, character)).as_py() for character in characters)
 
 
 def _convert(paths: pa.Array, odd: pa.Array, convert: Callable[[str], str]) -> pa.Array:
