@@ -131,11 +131,11 @@ class StalePlanError(CompactionKitError):
 
     @classmethod
     def at(cls, planned: int, latest: int) -> "StalePlanError":
-        """Return the error of a plan whose table has a later version by now."""
-        return cls(
-            f"The plan was made at version {planned} and the table is at {latest}: make a new plan; nothing "
-            "was changed."
-        )
+        """Return the error of a plan whose table has a later version by now, or another of that number."""
+        changed = f"The plan was made at version {planned} and the table is at {latest}"
+        if latest == planned:
+            changed = f"The table was created again since the plan was made, with another version {latest}"
+        return cls(f"{changed}: make a new plan; nothing was changed.")
 
 
 class ConflictError(CompactionKitError):

@@ -187,7 +187,4 @@ def _check_fresh(handle: Handle, plan: BinPlan) -> None:
         return
     is_like = now.metadata.id == planned.metadata.id and len(now.live) == len(planned.live)
     if not is_like or len(without(planned.live, file_keys(now.live))):
-        raise errors.StalePlanError(
-            f"The table was created again since the plan was made, with another version {now.version}: "
-            "make a new plan; nothing was changed."
-        )
+        raise errors.StalePlanError.at(plan.version, latest)

@@ -232,13 +232,8 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
 
 def _check(plan: RestorePlan) -> None:
     now = plan_restore(plan.handle, plan.target)
-    if now.version != plan.version:
+    if now.version != plan.version or not now.diff.files.equals(plan.diff.files):
         raise StalePlanError.at(plan.version, now.version)
-    if not now.diff.files.equals(plan.diff.files):
-        raise StalePlanError(
-            f"The table was created again since the plan was made, with another version {plan.version}: "
-            "make a new plan; nothing was changed."
-        )
     if obstacle := now._obstacle():
         raise InvalidArgumentError(f"{obstacle} Nothing was changed.")
 
