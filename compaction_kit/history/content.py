@@ -36,8 +36,9 @@ _REWRITES = ("OPTIMIZE", "REORG")
 _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
 _NOTHING = Fingerprint(0, (0, 0))
 # Fields of a schema that no row depends on.
-_UNREAD = (
-    *("comment", "CURRENT_DEFAULT", "delta.identity.highWaterMark"),
+HIGH_WATER_MARK = "delta.identity.highWaterMark"
+UNREAD = (
+    *("comment", "CURRENT_DEFAULT", HIGH_WATER_MARK),
     *("nullable", "containsNull", "valueContainsNull"),
 )
 
@@ -192,9 +193,8 @@ def _judge(commit: dict[str, Any], added: int | None, removed: int | None) -> st
     return COUNTED if is_rewrite else None
 
 
-def columns_of(schema: Any, without: Sequence[str] = ()) -> Any:
-    """Return a schema without the fields that no row depends on, such as comments, and some others."""
-    dropped = {*_UNREAD, *without}
+def columns_of(schema: Any, dropped: Sequence[str] = UNREAD) -> Any:
+    """Return a schema without some fields: those that no row depends on, such as comments."""
 
     def drop(fields: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in fields.items() if name not in dropped}

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, columns_of, read_content
+from compaction_kit.history.content import IDENTICAL, PROVED, UNREAD, changed_rows, columns_of, read_content
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.snapshot import Snapshot, file_keys
@@ -112,7 +112,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     commits = commits.filter(between)
     by, difference = None, None
     # Columns with other metadata, such as names in the files, may have the same values.
-    columns, others = (columns_of(one.metadata.schema, ["metadata"]) for one in (before, after))
+    columns, others = (columns_of(one.metadata.schema, (*UNREAD, "metadata")) for one in (before, after))
     if columns != others:
         difference = "other columns"
     elif verify:

@@ -17,6 +17,7 @@ from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
+from compaction_kit.history.content import HIGH_WATER_MARK, columns_of
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_files_by_version
 from compaction_kit.log.snapshot import file_keys, without
@@ -218,7 +219,9 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
             f"version={version} can't be restored: the log lacks a commit that it needs; choose a version "
             "that can be read."
         )
-    new, old = (now.log.snapshot(one).metadata for one in (latest, version))
+    metadata = (now.log.snapshot(one).metadata for one in (latest, version))
+    # RESTORE keeps the numbers that identity columns have come to (IdentityColumn, RestoreTableCommand).
+    new, old = (replace(one, id="", schema=columns_of(one.schema, [HIGH_WATER_MARK])) for one in metadata)
     return RestorePlan(
         handle,
         latest,
@@ -226,7 +229,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         diff,
         tuple(needs.missing_of(version)),
         is_blocked=BLOCKED in status,
-        changes_metadata=new != replace(old, id=new.id),
+        changes_metadata=new != old,
     )
 
 

@@ -194,6 +194,15 @@ def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_see(tmp_path: 
     assert "Version 0 has the same files as version 4" in table.plan_restore(0).explain()
 
 
+def test_the_numbers_of_identity_columns_are_not_set_back(tmp_path: Path) -> None:
+    heads = [handmade.metadata() for _ in range(2)]
+    for number, head in enumerate(heads):
+        mark = f'{{"delta.identity.highWaterMark": {number}}}'
+        head["metaData"]["schemaString"] = head["metaData"]["schemaString"].replace("{}", mark)
+    handmade.write_log(tmp_path, [heads[0], add("a")], [heads[1], add("b")])
+    assert not open_table(tmp_path).plan_restore(0).changes_metadata
+
+
 def test_a_restore_sets_columns_and_properties_back_and_says_so(spark: SparkSession, tmp_path: Path) -> None:
     data = handmade.write_data(tmp_path, "a", pa.table({"id": [1]}))
     more = handmade.metadata({"id": "long", "n": "string"}, configuration={"mine": "1"})
