@@ -23,6 +23,7 @@ _LARGEST = 2**63 - 1
 _PARTITION = "partition."
 # Between a number and its unit, but in no predicate.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGTP]iB|B|ms|s|min|h|files?|rows?|times)\b)")
+_DATE = re.compile(r"\b(\d{4}-\d\d-\d\d)\b", re.ASCII)
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
 # Control characters except tab and line feed, marks of text direction, and surrogates.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -206,6 +207,13 @@ def element(name: str, /, *children: str, **attributes: str) -> Html:
 def joined(*children: str) -> Html:
     """Join text, which is escaped, and Html."""
     return Html("".join(child if isinstance(child, Html) else _escaped(child) for child in children))
+
+
+def prose(text: str) -> Html:
+    """Return sentences as HTML that breaks their lines neither before a unit nor within a date."""
+    words = _DATE.split(unbroken(text))
+    words[1::2] = (element("span", date, style="white-space:nowrap") for date in words[1::2])
+    return joined(*words)
 
 
 def paragraph(text: str) -> Html:

@@ -22,8 +22,8 @@ from compaction_kit.text import (
     format_seconds,
     format_size,
     joined_lines,
+    prose,
     shown,
-    unbroken,
 )
 
 # From here on a factor says more than the number of files that are too many.
@@ -88,9 +88,9 @@ class Verdict:
         return joined_lines(self.sentences)
 
     def _repr_html_(self) -> Html:
-        first, *others = map(unbroken, self.sentences)
-        details = [element("p", " ".join(others))] if others else []
-        return shown(element("p", element("b", first)), *details)
+        first, *others = self.sentences
+        details = [element("p", prose(" ".join(others)))] if others else []
+        return shown(element("p", element("b", prose(first))), *details)
 
 
 def _advice(plan: BinPlan) -> tuple[str, list[str]]:

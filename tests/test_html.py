@@ -37,7 +37,7 @@ LAYOUTS = pa.table({"layout": ["now", NAME]} | COUNTS)
 ELEMENTS = {
     *("html", "head", "meta", "title", "style", "body", "main", "section", "h1", "h2", "p", "div", "br", "b"),
     *("table", "thead", "tbody", "tr", "th", "td", "ul", "li", "details", "summary", "pre", "img", "a"),
-    *("progress", "svg", "g", "path", "text", "use", "defs", "clippath", "rect", "image", "pattern"),
+    *("progress", "svg", "g", "path", "text", "use", "defs", "clippath", "rect", "image", "pattern", "span"),
 }
 EMPTY = {"meta", "br", "img"}
 

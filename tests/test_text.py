@@ -16,6 +16,7 @@ from compaction_kit.text import (
     format_size,
     parse_size,
     parse_spark_size,
+    prose,
 )
 from tests.refusals import refused
 
@@ -66,6 +67,12 @@ def test_seconds_are_written_for_people() -> None:
     ranges = {(0.02, 0.04): "0.1 s", (0.24, 1.13): "0.2 to 1.1 s", (3.2, 7.6): "3 to 8 s"}
     ranges |= {(9.6, 30.4): "10 to 30 s", (38.4, 133): "38 s to 2 min 10 s"}
     assert {ends: format_range(*ends) for ends in ranges} == ranges
+
+
+def test_no_line_breaks_before_a_unit_or_within_a_date() -> None:
+    date = '<span style="white-space:nowrap">2026-03-01</span>'
+    assert prose("2 files at <2026-03-01 12:00>") == f"2\N{NO-BREAK SPACE}files at &lt;{date} 12:00&gt;"
+    assert prose("part-2026-03-011.parquet") == "part-2026-03-011.parquet"
 
 
 def test_bytes_of_several_files_are_said_to_be_their_total() -> None:

@@ -16,7 +16,7 @@ from compaction_kit.plots import to_html
 from compaction_kit.plots.style import as_css
 from compaction_kit.report import Section
 from compaction_kit.storage import is_folder
-from compaction_kit.text import Html, element, folded, format_size, joined, parse_size, unbroken
+from compaction_kit.text import Html, element, folded, format_size, joined, parse_size, prose
 from compaction_kit.widgets.job import Job, same, sentence_of
 
 FOLDER = Path(__file__).parent
@@ -140,7 +140,7 @@ class Text(w.HTML):
         kind = self._kind() if callable(self._kind) else self._kind
         for other in _KINDS:
             (self.add_class if other == kind else self.remove_class)(f"ck-{other}")
-        sentence = sentence if isinstance(sentence, Html) else unbroken(sentence)
+        sentence = sentence if isinstance(sentence, Html) else prose(sentence)
         aria_role = _ARIA_ROLES.get(kind) or _ARIA_ROLES.get(self._role)
         drawn = element("div", sentence, role=aria_role) if aria_role and sentence else sentence
         self.value = joined(drawn, *([folded("Details", details)] if details else []))

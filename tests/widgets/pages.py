@@ -1,5 +1,6 @@
 """What tests do with a page: look for a widget by its class, click, wait."""
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,11 +74,12 @@ def is_shown(widget: w.Widget) -> bool:
 
 
 def words(widget: w.Widget) -> str:
-    """All that is shown in a widget, with plain spaces."""
+    """All that is shown in a widget, with plain spaces, and dates in no element of their own."""
     if widget.layout.display == "none":
         return ""
     inner = "".join(map(words, getattr(widget, "children", ())))
-    return f"{widget.value}{inner}".replace("\xa0", " ") if isinstance(widget, w.HTML) else inner
+    shown = f"{widget.value}{inner}" if isinstance(widget, w.HTML) else inner
+    return re.sub(r"</?span[^>]*>", "", shown).replace("\xa0", " ")
 
 
 def said(page: w.Widget, css_class: str, part: str = "") -> str:
