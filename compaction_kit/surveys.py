@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import plots
 from compaction_kit.active import active_spark
 from compaction_kit.discovery import Where, discover
-from compaction_kit.errors import CompactionKitError, InvalidArgumentError, first_line
+from compaction_kit.errors import CompactionKitError, EmptyTableError, InvalidArgumentError, first_line
 from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.files import Files
 from compaction_kit.plan import BinPlan, Planner, SessionRules, Thresholds
@@ -214,6 +214,8 @@ def _survey_table(
         row["last_optimize"] = found and found[1]
         # Without an estimate from samples: a survey reads no data files.
         plan = BinPlan.of(Planner(files, rules), limits)
+    except EmptyTableError:
+        return row | dict.fromkeys(("files_removed", "files_added", "bytes_rewritten", "gain"), 0)
     except Exception as error:
         return row | {"error": sentence(error)}
     return row | {

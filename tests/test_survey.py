@@ -37,13 +37,13 @@ def in_mib(*sizes: int) -> list[handmade.Action]:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """Four tables that can be surveyed, and four that can't."""
+    """Five tables that can be surveyed, one of them empty, and three that can't."""
     root = tmp_path / "lake"
     handmade.write_log(root / "none", in_mib(1200, 1300))
     handmade.write_log(root / "few", in_mib(1, 2, 500))
     handmade.write_log(root / "many", in_mib(*[20] * 8))
     handmade.write_log(root / "also few", in_mib(3, 4, 600))
-    handmade.write_log(root / "bad/empty", [])
+    handmade.write_log(root / "empty", [])
     handmade.write_log(root / "bad/clustered", [*handmade.clustered_by("gone"), *in_mib(1, 1)])
     handmade.write_log(root / "bad/newer", [handmade.protocol(features=["fancy"]), *in_mib(1, 1)])
     handmade.write_log(root / "bad/damaged", in_mib(1, 1), [handmade.add("b")])
@@ -80,11 +80,10 @@ def plan_by_log(table: Path, max_file_size: str | None = None) -> CompactionPlan
 def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake: Path) -> None:
     found = survey(lake)
     rows = {row["table"].removeprefix(f"{lake}/"): row for row in found.to_arrow().to_pylist()}
-    gains = {"many": 7 * 4 * MIB, "also few": 2 * 4 * MIB, "few": 2 * 4 * MIB, "none": 0}
+    gains = {"many": 7 * 4 * MIB, "also few": 2 * 4 * MIB, "few": 2 * 4 * MIB, "empty": 0, "none": 0}
     failed = {
         "bad/clustered": (2, "The domain delta.clustering is damaged"),
         "bad/damaged": (None, f"The log file {handmade.log_name(1)} is damaged"),
-        "bad/empty": (0, "The table is empty at version 0"),
         "bad/newer": (None, "the reader feature fancy"),
     }
     assert [*rows] == [*gains, *failed]
@@ -92,13 +91,14 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     for name, (num_files, words) in failed.items():
         assert rows[name]["num_files"] == num_files
         assert re.fullmatch(rf".*{re.escape(words)}.*\.", rows[name]["error"])
-    finding = "After compaction, a full read of 4 tables would open 11 fewer files, 82 % of them in 2 tables"
+    finding = "After compaction, a full read of 5 tables would open 11 fewer files, 82 % of them in 2 tables"
     assert repr(found) == f"Survey({finding})"
     lines = [" ".join(line.split()) for line in found.summary().splitlines()]
     assert lines[:2] == [f"{finding}.", f"{lake}/many 8 → 1 file 0 % small"]
-    assert lines[5].startswith(f"{lake}/bad/clustered: The domain delta.clustering is damaged")
+    assert f"{lake}/empty 0 → 0 files nothing to do" in lines
+    assert lines[6].startswith(f"{lake}/bad/clustered: The domain delta.clustering is damaged")
     assert "would open as many files as now." in survey(lake / "none").summary()
-    assert survey(lake / "bad/empty").summary().startswith("1 table can't be surveyed.")
+    assert survey(lake / "bad/newer").summary().startswith("1 table can't be surveyed.")
     assert found.to_pandas()["gain"].max() == 28 * MIB
     # The page has the table, the errors and the figure.
     page = found._repr_html_()

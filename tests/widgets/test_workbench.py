@@ -622,7 +622,8 @@ def test_a_survey_marks_small_files_where_there_is_something_to_do(tmp_path: Pat
     fed, healthy, empty = at(bench, "ck-tables").rows
     assert fed[2] == ["100 %", 1.0, 1.0]
     assert (healthy[2], healthy[6]) == (["", None, None], ["nothing to do", 0])
-    assert empty[6] == ["see below", None]
+    assert empty[6] == ["nothing to do", 0]
+    assert said(bench, "ck-survey-errors") == ""
 
 
 def test_a_store_that_is_slow_or_refuses_holds_up_nothing_and_says_so(
