@@ -36,9 +36,9 @@ class Verdict:
     """What to know of a table before anything else.
 
     Attributes:
-        kind: "warning" for at least twice the files that would do, and for a run that did not end or did
-            not do what was planned; "text" for fewer; "good" if there is nothing to do, or a run is done;
-            "error" if there is no plan.
+        kind: "warning" for at least twice the files that would do, and for a run that did not do what was
+            planned; "text" for fewer; "good" if there is nothing to do, or a run is done; "error" if there
+            is no plan.
         sentences: The conclusion, then the details.
     """
 
@@ -52,14 +52,12 @@ class Verdict:
         plan: BinPlan | None,
         error: str = "",
         result: CompactionResult | None = None,
-        stopped: str = "",
         reads: ReadComparison | None = None,
     ) -> "Verdict | None":
         """Judge a table by its files and the plan for them; return None without a plan and an error.
 
         `files` are the live files, None if they can't be read; `error` says in one sentence why there is no
-        plan. `result` is what the last run did, `stopped` says in one sentence why it did not end, and what
-        it committed; `reads` are what a query measured before and after it.
+        plan. `result` is what the last run did; `reads` are what a query measured before and after it.
 
         Examples:
             >>> from compaction_kit.verdict import Verdict
@@ -69,8 +67,7 @@ class Verdict:
             Compaction rewrites 1,095 files (19.1 MiB in total) into 3 files, about ... MiB in all, in ...
             The plan is exact...
         """
-        # A run that failed for the same reason is said once.
-        past = [stopped] if stopped not in ("", error) else _outcome(result, reads)
+        past = _outcome(result, reads)
         if error:
             is_empty = files is not None and files.snapshot.live.num_rows == 0
             kind, now = "good" if is_empty else "error", [error]
@@ -81,7 +78,7 @@ class Verdict:
         if past:
             # Why there is nothing to do was the plan's reason.
             now = ["Nothing more to do.", *now[1:]] if plan is not None and plan.is_empty else now
-            kind = "warning" if stopped or (result is not None and not result.as_planned) else "good"
+            kind = "warning" if result is not None and not result.as_planned else "good"
         return cls(kind, (*past, *now)) if past or now else None
 
     def __str__(self) -> str:

@@ -246,7 +246,9 @@ def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.
         return "good" if getattr(job.result, "as_planned", True) else "warning"
 
     result = Text(kind, role, lambda: "" if job.result is None else job.result.summary())
-    return w.VBox([Text("warning", "other-table", other_table), JobBar(job, bar), *between, result])
+    # Why the table can't be read is said above all parts.
+    progress = live(JobBar(job, bar), lambda: not job.error or job.error != state.opened.error)
+    return w.VBox([Text("warning", "other-table", other_table), progress, *between, result])
 
 
 def button(

@@ -83,8 +83,7 @@ class WorkbenchState(Changes):
     def verdict(self) -> Verdict | None:
         """What to know of the open table, whatever is chosen for a plan; None as long as that isn't known."""
         opened, error = self.opened, "" if self.input_error else self.opened.error
-        stopped = self.running.error if self.running.about == self.name else ""
-        return Verdict.of(opened.files, opened.table_plan, error, self.result, stopped, self.reads)
+        return Verdict.of(opened.files, opened.table_plan, error, self.result, self.reads)
 
     @observe("root")
     def _on_root(self, _: object) -> None:
