@@ -109,7 +109,7 @@ def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
         return some() and (compare, some(), column)
 
     def why() -> str:
-        return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else "No plan yet."
+        return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else _no_plan(state)
 
     column, ranges = ranges_by_column(state, "touched", "comparison", lambda _: "", touched)
     bins = FigureView("ck-bins-figure", lambda: some() and some().plot_bins)
@@ -195,7 +195,9 @@ def _condition(files: Files | None) -> str:
 
 
 def _no_plan(state: WorkbenchState) -> str:
-    return "Planning …" if state.opened.pending else state.opened.error or "No plan yet: open a table."
+    if state.opened.pending:
+        return "Planning …"
+    return state.input_error or state.no_table or "No file is live, so there is no plan."
 
 
 def plan_code(state: WorkbenchState) -> str:

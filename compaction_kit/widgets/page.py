@@ -119,7 +119,9 @@ class PartPage(Page):
         def error() -> str:
             # Under a root there are many tables, and the part is not about the one that is open.
             of_another = bool(state.root) and state.table is not None
-            return "" if of_another or part.title in ("Verdict", "Plan", "Run") else state.opened.error
+            # A verdict says it, and a plan and a run why there is none for what is typed.
+            by_part = part.title == "Verdict" or (part.title in ("Plan", "Run") and state.input_error)
+            return "" if of_another or by_part else state.opened.error
 
         name = Part(Text("text", "name", lambda: state.root or state.name), on=[state], shown=True)
         failure = Part(Text("error", "table-error", error), on=[state], shown=True)
