@@ -16,7 +16,7 @@ from compaction_kit.plots import to_html
 from compaction_kit.plots.style import as_css
 from compaction_kit.report import Section
 from compaction_kit.storage import is_folder
-from compaction_kit.text import Html, element, folded, format_size, joined, parse_size, prose
+from compaction_kit.text import Html, element, folded, format_size, joined, parse_size, prose, shown
 from compaction_kit.widgets.job import Job, same, sentence_of
 
 FOLDER = Path(__file__).parent
@@ -245,7 +245,7 @@ def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.
     def kind() -> str:
         return "good" if getattr(job.result, "as_planned", True) else "warning"
 
-    result = Text(kind, role, lambda: "" if job.result is None else job.result.summary())
+    result = Text(kind, role, lambda: "" if job.result is None else shown(job.result.facts()))
     # Why the table can't be read is said above all parts.
     progress = live(JobBar(job, bar), lambda: not job.error or job.error != state.opened.error)
     return w.VBox([Text("warning", "other-table", other_table), progress, *between, result])

@@ -332,7 +332,7 @@ def test_a_run_is_proved_its_query_can_be_timed_and_its_undo_is_refused_if_other
     verdict = "500 rows compared by DuckDB. Nothing more to do."
     assert verdict in said(bench, "ck-verdict")
     assert not cost.search(said(bench, "ck-run-plan"))
-    took = re.compile(r"seconds +[\d.]+ \([\d.]+ to [\d.]+ s were predicted\)")
+    took = re.compile(r">seconds</th><td[^>]*>[\d.]+ \([\d.]+ to [\d.]+ s were predicted\)")
     assert took.search(said(bench, "ck-outcome", "Run"))
     assert next_steps(bench) == ["My query", "Undo …", "Report", "Plan another"]
 
