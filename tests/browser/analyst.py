@@ -69,13 +69,16 @@ _CONTRASTS = """() => {
     });
 }"""
 
-# Where the list of versions is in the page, at each drawing until the history was read again.
+# Where the list of versions is in the page, at each drawing until the history was read again, and how far the
+# bar goes beyond its place.
 _WATCH_THE_LIST = """() => {
     const page = document.querySelector('.ck-workbench'), list = page.querySelector('.ck-versions');
     const isBusy = () => page.querySelector('.ck-reading progress').checkVisibility();
     let begun = false;
-    window.tops = [];
+    const box = page.querySelector('.ck-reading .widget-hbox');
+    [window.tops, window.tooWide] = [[], 0];
     const look = () => {
+        window.tooWide = Math.max(window.tooWide, box.scrollWidth - box.clientWidth);
         window.tops.push(Math.round(list.getBoundingClientRect().top - page.getBoundingClientRect().top));
         begun ||= isBusy();
         if (begun && !isBusy()) window.wasRead = true;
@@ -524,6 +527,7 @@ class AnalystsPath(FirstLook):
         page.locator("button.ck-refresh").click()
         page.wait_for_function("() => window.wasRead")
         assert len(set(page.evaluate("() => window.tops"))) == 1
+        assert page.evaluate("() => window.tooWide") == 0
 
     @pytest.mark.parametrize("window", [(1280, 720)], indirect=True)
     @pytest.mark.usefixtures("window")
