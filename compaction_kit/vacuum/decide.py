@@ -70,9 +70,7 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
             if not (missing := needs.missing_of(version)):
                 continue
             why = f"{format_count(len(missing), 'needed file')} missing ({format_list(missing)})"
-        raise InvalidArgumentError(
-            f"keep_versions has {version}, which can't be read even now: {why}; leave it out."
-        )
+        raise InvalidArgumentError(f"keep_versions={version} can't be read even now: {why}; leave it out.")
     return tuple(given)
 
 
