@@ -199,5 +199,5 @@ def _job_line(name: str, job: Job, table: str) -> str:
     elif job.status in ("idle", "done"):
         return ""
     # How it ended badly is said where its result would be.
-    line = ": ".join(filter(None, (f"{_SIGNS[job.status]} {name}{ended}", said)))
-    return line + (f", of {job.about}" if job.about not in ("", table) else "")
+    of_other = f" of {job.about}" if job.about not in ("", table) else ""
+    return ": ".join(filter(None, (f"{_SIGNS[job.status]} {name}{of_other}{ended}", said)))

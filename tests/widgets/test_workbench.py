@@ -393,6 +393,7 @@ def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
     open_table(bench, own / "a")
     assert [num_files(own / name) for name in ("a", "b")] == [10, 2]
     assert f"about {own / 'b'}, which was open" in said(bench, "ck-other-table", "Run")
+    assert f"run of {own / 'b'} done: version 11" in said(bench, "ck-footer")
     assert bench.parts[4].section() is None
     assert "became" not in said(bench, "ck-verdict")
     for part in bench.parts:
