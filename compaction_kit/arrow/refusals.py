@@ -125,7 +125,7 @@ def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> st
     """
     metadata = after.metadata
     if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
-        return "it was created again"
+        return "it was created again or has other partition columns now"
     if reason := _refuse_content(spark, after):
         return f"{reason} now"
     if tracking_columns(before.metadata) != tracking_columns(metadata):
