@@ -22,7 +22,8 @@ from tests.conftest import QUICK
 from tests.handmade import commit_path
 from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, Wrong, judge_result, rows_of
 
-_SECONDS = 120
+# How long a session may take to start, or a run to come to its moment, on a machine that is short of memory.
+_SECONDS = 600
 # Which process dies when. A line is what the driver says of its progress.
 MOMENTS = ["chance", "chance", "begun", "Rewriting", "rewritten", "Comparing", "commit", "after the commit"]
 WHOM = ["all", "all", "all", "driver", "workers"]
