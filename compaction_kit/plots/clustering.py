@@ -21,6 +21,7 @@ _STATES: style.Looks = {
     "complete cube": (LIVE, ""),
     "other columns": (PALE, "xxx"),
     "other provider": (PALE, "\\\\\\"),
+    "nothing to purge": (PALE, ""),
 }
 _IN_CUBES: style.Looks = {"in a cube": (LIVE, ""), "in no cube yet": _NEW}
 _MOST_CUBES = 20

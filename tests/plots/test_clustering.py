@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from matplotlib.patches import Rectangle
 
@@ -44,6 +45,19 @@ def test_the_cubes_figure_says_what_is_new_what_is_rewritten_and_what_stays() ->
     assert axis.get_xlim()[1] < 16 * MIB
     many = cubes(*((f"{i}", i + 1, "complete cube", False) for i in range(30)))
     assert "(the largest 20 of 30 are shown)" in str(plots.cubes(many, MIB).get_label())
+
+
+def test_a_purge_of_a_clustered_table_draws_what_it_leaves_alone(tmp_path: Path) -> None:
+    clean, marked = (handmade.write_data(tmp_path, name, pa.table({"id": [1, 2]})) for name in "cm")
+    marked["add"]["deletionVector"] = handmade.vector("v")
+    purge = open_table(
+        handmade.write_log(tmp_path, [*handmade.clustered_by("id"), clean, marked])
+    ).plan_purge()
+    assert purge.cubes.select(["state", "num_files"]).to_pylist() == [
+        {"state": state, "num_files": 1} for state in ("nothing to purge", "new")
+    ]
+    size = purge.bytes_removed
+    assert str(purge.plot_cubes().get_label()) == f"{size} B is new and rewritten, {size} B stays"
 
 
 def add(name: str, low: Any, high: Any, cube: str | None = None) -> handmade.Action:
