@@ -152,6 +152,7 @@ def _claims(
     row, handle = dict.fromkeys(ROW.names) | {"table": name}, None
     try:
         handle = open_table(place, spark).handle.listed()
+        handle.log.segment()  # raises if a commit is missing, which may have been a rewrite
         commits = rewrites(handle.log, since).select(_COMMIT).to_pylist()
         reasons = _why_gone(handle, [commit["version"] for commit in commits]) if commits else []
     except Exception as error:

@@ -151,3 +151,11 @@ def test_true_rewrites_of_deltalake_and_of_spark_are_proved(
     assert (nothing.explain(), len(nothing.parts())) == (f"0 rewrites in {table}.", 1)
     many = replace(found, rows=pa.concat_tables([found.rows] * 20))
     assert len(many.explain().splitlines()) == 52
+
+
+def test_a_log_that_lacks_a_commit_is_not_taken_for_one_without_rewrites(tmp_path: Path) -> None:
+    handmade.write_log(tmp_path, *([handmade.add(name)] for name in "abc"))
+    handmade.remove_commits(tmp_path, 1)
+    (row,) = audit(tmp_path).to_arrow().to_pylist()
+    assert (row["version"], row["outcome"]) == (None, "can't be read")
+    assert "the log lacks the commit of version 1" in row["reason"]
