@@ -70,6 +70,7 @@ def test_a_run_shows_its_plan_and_asks_and_is_proved_and_audited(
     shown = capsys.readouterr()
     result = json.loads(shown.out)
     assert (result["versions"], result["num_files_removed"]) == ([5], plan.num_files_removed)
+    assert " at 0x" not in shown.out
     assert plan.explain() in shown.err
     assert printed(capsys, "run", changed, "--yes")["versions"] == []
     diff = printed(capsys, "verify", changed)

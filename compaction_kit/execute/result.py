@@ -85,8 +85,8 @@ class CompactionResult(Record):
     as_planned: bool = True
     peak_bytes: int = 0
     timeline: pa.Table = field(default_factory=TIMELINE.empty_table)
-    reads: Callable[[Any, int], Any] | None = None
-    extents: Callable[..., Any] | None = None
+    reads: Callable[[Any, int], Any] | None = field(default=None, repr=False)
+    extents: Callable[..., Any] | None = field(default=None, repr=False)
 
     @classmethod
     def of(
