@@ -134,8 +134,9 @@ def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
 
 
 def _written(parts: list[pa.Table], codec: str) -> int:
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.concat_tables(parts, promote_options="default"), sink, compression=codec)
+    rows, sink = pa.concat_tables(parts, promote_options="default"), pa.BufferOutputStream()
+    # As "arrow" writes them; OPTIMIZE doesn't store Arrow's schema either.
+    pq.write_table(rows, sink, compression=codec, store_schema=False)
     return int(sink.tell())
 
 

@@ -1,10 +1,12 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compaction_kit import open_table
 from compaction_kit.plan.predict import SizeModel, count_rows
 from tests import handmade
 from tests.chance import examples
@@ -30,6 +32,16 @@ def test_without_different_rows_the_bytes_are_the_estimate(tmp_path: Path, recor
     model = SizeModel.of(files_of(tmp_path, *adds))
     assert (model.overhead, model.weights.tolist()) == (0, [0, 100, 200, 300])
     assert "at most" in model.basis
+
+
+def test_a_small_file_is_predicted_without_what_its_inputs_note_of_their_schema(tmp_path: Path) -> None:
+    rows = pa.table({f"column_{i}": range(100) for i in range(50)}).replace_schema_metadata(
+        {"of": "Spark" * 999}
+    )
+    adds = [handmade.write_data(tmp_path, name, rows) for name in "ab"]
+    plan = open_table(handmade.write_log(tmp_path, adds)).plan_compaction()
+    both = handmade.write_data(tmp_path, "both", pa.concat_tables([rows, rows]), store_schema=False)
+    assert plan.bytes_added == pytest.approx(both["add"]["size"], rel=0.02)
 
 
 @pytest.mark.long
