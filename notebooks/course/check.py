@@ -1,6 +1,6 @@
 """Check the answers to a lesson's exercises: right or not, and nothing of the solution."""
 
-from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import isclose
 from numbers import Real
@@ -67,8 +67,10 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
         known = format_list(sorted(EXERCISES), most=len(EXERCISES))
         raise InvalidArgumentError(f"exercise={show_value(exercise)} is unknown: give one of {known}.")
     kind, _, marks = EXERCISES[exercise]
-    if answer is None or any(one is None for one in given):
+    if answer is None:
         return Checked(_OPEN, f": give {kind}.", marks)
+    if any(one is None for one in given):
+        return Checked(_OPEN, ": another name in this cell is None; its comment says what to assign.", marks)
     mistake = _mistake(exercise, answer, given)
     return Checked(_WRONG, f": {mistake}.", marks) if mistake else Checked(_RIGHT, ".", marks)
 
@@ -81,7 +83,8 @@ def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
     except Unfinished as missing:
         return str(missing)
     except Exception as error:
-        return f"it can't be checked with what is given ({error}); give {kind}"
+        types = " and ".join(type(one).__name__ for one in given)
+        return f"it can't be checked with the {types} beside it ({error}): see the comments in this cell"
     found, right = _plain(answer), _plain(truth)
     if not _is_alike(found, right):
         return f"this is of type {type(answer).__name__}; give {kind}"
@@ -105,7 +108,9 @@ def _difference(answer: Any, truth: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Values of NumPy, pandas and Arrow as those of Python, and Spark's types by their names."""
+    """Values of NumPy, pandas and Arrow as those of Python, and classes and Spark's types by their names."""
+    if isinstance(value, type):
+        return value.__name__
     names = ("tolist", "to_pylist", "as_py", "simpleString")
     return next((getattr(value, name)() for name in names if hasattr(value, name)), value)
 
@@ -115,8 +120,8 @@ def _is_alike(answer: Any, truth: Any) -> bool:
     if isinstance(truth, (Real, str)):
         # True is a number to Python.
         return isinstance(answer, Real if isinstance(truth, Real) else str) and not isinstance(answer, bool)
-    refused = str if isinstance(truth, set) else (str, Set, Mapping)
-    return isinstance(answer, Collection) and not isinstance(answer, refused)
+    kinds = (Sequence, Set, Mapping) if isinstance(truth, set) else Sequence
+    return isinstance(answer, kinds) and not isinstance(answer, str)
 
 
 def _is_same(answer: Any, truth: Any) -> bool:
