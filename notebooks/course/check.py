@@ -14,7 +14,8 @@ from course.answers import EXERCISES, Unfinished
 
 _PLACES = ("the first", "the second", "the third")
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
-# The part of a float by which an answer may miss it; whole numbers are exact.
+# The part of a float by which an answer may miss it. One above 1 may have one decimal, as the kit shows it;
+# whole numbers are exact.
 _TOLERANCE = 0.03
 _COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
 
@@ -129,8 +130,10 @@ def _is_same(answer: Any, truth: Any) -> bool:
         return False
     if isinstance(truth, str):
         return answer.strip().lower() in truth.lower().split("|")
+    if isinstance(truth, float):
+        return isclose(answer, truth, rel_tol=_TOLERANCE) or (truth > 1 and answer == round(truth, 1))
     if isinstance(truth, Real):
-        return isclose(answer, truth, rel_tol=_TOLERANCE if isinstance(truth, float) else 0.0)
+        return answer == truth
     if isinstance(truth, set):
         return all(isinstance(value, Hashable) for value in answer) and set(answer) == truth
     return len(answer) == len(truth) and all(map(_is_same, answer, truth))

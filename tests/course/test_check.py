@@ -101,7 +101,7 @@ def test_what_cant_be_checked_is_a_sentence_and_an_unknown_exercise_is_refused()
 
 
 def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path) -> None:
-    table = open_table(shaped_table(tmp_path / "table", partitions=0, files=60, rows=2_000, commits=1))
+    table = open_table(shaped_table(tmp_path / "table", partitions=0, files=60, commits=1))
     paths = table.files().to_arrow()["path"]
     other = {(*paths.to_pylist()[2:], "b"): "1 of these don't belong there, and 2 are"}
     judged("02.3", paths, other | {(): "and 60 are missing"}, table.files())
@@ -111,6 +111,8 @@ def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path
     layouts = plan.compare("event_time").layouts.select(["num_files", "point_files", "range_files"])
     counts, points, right = (np.array(column)[[0, 1, 3]] for column in layouts.to_pydict().values())
     sizes = {(*counts,): "these are all files", (*points,): "a single time", (*right[[0, 2, 1]],): "second"}
+    # As the comparison shows them: the last one is 4 % less.
+    assert check("03.3", right.round(1), plan).is_right
     judged("03.3", right * 1.01, sizes, plan)
     for answer in (right * 1.2, right[:2], [*map(str, right)]):
         assert said("03.3", answer, plan)
@@ -205,6 +207,9 @@ def test_06_wants_the_delete_and_the_day(tmp_path: Path) -> None:
     share = gone.size_bytes / (gone.size_bytes + kept.size_bytes)
     wrong = {0.01: "share of the rows", gone.size_bytes / kept.size_bytes: "what stays"}
     judged("06.1", share, wrong | {float(gone.size_bytes): "these are bytes"}, gone, kept)
+    # A share needs more than one decimal.
+    both = [SimpleNamespace(version=2, num_files=4, size_bytes=size) for size in (64, 36)]
+    assert "a share from 0 to 1" in said("06.1", 0.6, *both)
 
 
 def test_06_wants_sixty_days_in_any_unit(tmp_path: Path) -> None:
