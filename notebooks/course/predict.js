@@ -30,21 +30,18 @@ function render({ model, el }) {
   const read = () => choices.length
     ? radios.find((radio) => radio.checked)?.value ?? null
     : number.value === "" ? null : number.valueAsNumber;
-  const isRight = (guess) => choices.length
-    ? guess === answer : Math.abs(guess - answer) <= Math.abs(answer) * model.get("tolerance");
 
   function show() {
-    const guess = model.get("guess"), revealed = model.get("revealed");
+    const guess = model.get("guess"), revealed = model.get("revealed"), right = guess === answer;
     for (const radio of radios) radio.checked = radio.value === guess;
     if (read() !== guess) number.value = guess ?? "";
     for (const input of inputs) input.disabled = revealed;
     button.disabled = guess === null || revealed;
-    el.dataset.outcome = revealed ? (isRight(guess) ? "right" : "wrong") : "";
+    el.dataset.outcome = revealed ? (right ? "right" : "wrong") : "";
     if (!revealed) return outcome.replaceChildren();
-    const verdict = isRight(guess) ? "Right" : "Not quite";
-    const said = isRight(guess) && guess === answer
-      ? text(answer, unit) : `the answer is ${text(answer, unit)}, you said ${text(guess)}`;
-    outcome.replaceChildren(make("b", { textContent: verdict }), `: ${said}. ${why} `, score(isRight(guess)));
+    const verdict = right ? "Right" : "Not quite";
+    const said = right ? text(answer, unit) : `the answer is ${text(answer, unit)}, you said ${text(guess)}`;
+    outcome.replaceChildren(make("b", { textContent: verdict }), `: ${said}. ${why} `, score(right));
   }
 
   function score(right) {

@@ -7,7 +7,7 @@ from typing import Any
 import anywidget
 import numpy as np
 from traitlets import Any as AnyValue
-from traitlets import Bool, Float, List, Unicode
+from traitlets import Bool, List, Unicode
 
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.plots.style import as_css
@@ -27,7 +27,6 @@ class Prediction(anywidget.AnyWidget):
     choices = List(Unicode(), help="What can be chosen; empty for a number").tag(sync=True)
     unit = Unicode(help="What is counted or measured").tag(sync=True)
     why = Unicode(help="What explains the answer").tag(sync=True)
-    tolerance = Float(help="The part of the answer by which a guess may miss it").tag(sync=True)
     guess: Any = AnyValue(None, help="The student's guess; None before it").tag(sync=True)
     revealed = Bool(False, help="Whether the answer is shown").tag(sync=True)
 
@@ -47,7 +46,7 @@ def predict(question: str, answer: float | str, choices: Sequence[str] = (), **m
     """Ask for a guess, a number or one of the choices, before the answer is shown.
 
     Fold its cell (`"jupyter": {"source_hidden": true}` in its metadata), and have the cell that computes
-    the answer `assert` that it is this one's `answer`. `more` are unit, why and tolerance; see `Prediction`.
+    the answer `assert` that it is this one's `answer`. `more` are unit and why; see `Prediction`.
 
     Raises:
         InvalidArgumentError: The answer is none of the choices, or no number where there are none.

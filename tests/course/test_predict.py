@@ -13,7 +13,7 @@ from tests.displayed import outputs_of
 def test_the_answer_is_for_the_assert_that_follows_and_folded_in_exports() -> None:
     asked = predict("Files < bytes?", np.float64(1_095), unit="files", why="A file a day & airport.")
     assert asked.answer == 1_095
-    json.dumps(asked.get_state(["answer", "choices", "tolerance"]))
+    json.dumps(asked.get_state(["answer", "choices"]))
     alive, still = outputs_of(asked)
     assert "application/vnd.jupyter.widget-view+json" in alive
     question, _, answer = still["text/html"].partition("<details>")
