@@ -117,7 +117,7 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
     """
     scenario = SCENARIOS.get(name)
     if scenario is None:
-        raise InvalidArgumentError(f'"{name}" is not a scenario: choose one of {", ".join(SCENARIOS)}.')
+        raise InvalidArgumentError(f'"{name}" is not a story: choose one of {", ".join(SCENARIOS)}.')
     table = new_folder(folder, name)
     spark = spark or get_spark()
     make_table(spark, table)

@@ -84,7 +84,7 @@ def test_an_unknown_story_is_refused_and_so_is_a_folder_within_a_table(
     spark: SparkSession, shaped: Path
 ) -> None:
     before = folders.listing(shaped)
-    with pytest.raises(InvalidArgumentError, match='"coffee with tea" is not a scenario: choose one of app'):
+    with pytest.raises(InvalidArgumentError, match='"coffee with tea" is not a story: choose one of app'):
         races.play(shaped.parent, "coffee with tea")
     for folder in (shaped, shaped / "part=p0000"):
         with pytest.raises(InvalidArgumentError, match=r"inside the Delta table .*: give another folder"):
