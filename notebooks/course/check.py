@@ -6,7 +6,7 @@ from math import isclose
 from numbers import Real
 from typing import Any
 
-from compaction_kit.errors import InvalidArgumentError, show_value
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError, show_value
 from compaction_kit.plots import style
 from compaction_kit.text import Html, element, format_list, shown
 from course import cases  # noqa: F401, it adds the museum's exercises
@@ -81,8 +81,8 @@ def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
     kind, find, _ = EXERCISES[exercise]
     try:
         (truth, _), *mistakes = find(*given)
-    except Unfinished as missing:
-        return str(missing)
+    except (Unfinished, CompactionKitError) as missing:
+        return str(missing).removesuffix(".")
     except Exception as error:
         types = " and ".join(type(one).__name__ for one in given)
         return f"it can't be checked with the {types} beside it ({error}): see the comments in this cell"

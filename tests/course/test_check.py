@@ -278,6 +278,7 @@ def test_08_says_which_batch_and_how_many_bytes(tmp_path: Path) -> None:
 
 def test_09_wants_deletes_and_batches(tmp_path: Path) -> None:
     table = open_table(shaped_table(tmp_path / "table", partitions=2, files=4, rows=500, commits=1))
+    assert said("09.1", (0, 0), table).endswith(": generate one with interop.generate_manifest(table).")
     manifests.write_manifest(table.path)
     assert "delete a row after it is made" in said("09.1", (0, 0), table)
     deltalake.DeltaTable(table.path).delete("id = 7")
