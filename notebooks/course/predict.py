@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import anywidget
-import numpy as np
 from traitlets import Any as AnyValue
 from traitlets import Bool, List, Unicode
 
@@ -51,9 +50,8 @@ def predict(question: str, answer: float | str, choices: Sequence[str] = (), **m
     Raises:
         InvalidArgumentError: The answer is none of the choices, or no number where there are none.
     """
-    number = answer.item() if isinstance(answer, np.generic) else answer
-    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
-    if not (number in choices if choices else is_number):
+    is_number = isinstance(answer, (int, float)) and not isinstance(answer, bool)
+    if not (answer in choices if choices else is_number):
         wanted = f"one of {format_list(choices)}" if choices else "one number, or choices"
-        raise InvalidArgumentError(f"The answer {show_value(number)} can't be given: give {wanted}.")
-    return Prediction(question=question, answer=number, choices=list(choices), **more)
+        raise InvalidArgumentError(f"The answer {show_value(answer)} can't be given: give {wanted}.")
+    return Prediction(question=question, answer=answer, choices=list(choices), **more)

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from course.predict import predict
 
@@ -11,7 +10,7 @@ from tests.displayed import outputs_of
 
 
 def test_the_answer_is_for_the_assert_that_follows_and_folded_in_exports() -> None:
-    asked = predict("Files < bytes?", np.float64(1_095), unit="files", why="A file a day & airport.")
+    asked = predict("Files < bytes?", 1_095, unit="files", why="A file a day & airport.")
     assert asked.answer == 1_095
     json.dumps(asked.get_state(["answer", "choices"]))
     alive, still = outputs_of(asked)
