@@ -374,8 +374,9 @@ def _(plan: Callable[[int], Any], gain: int) -> Answers:
 @exercise("10.3", "two numbers of files, for the customer and for the day, such as (8, 9)")
 def _(table: Any) -> Answers:
     ask(_columns(table, "zOrderBy") == ["customer"], "put the airport's files in Z-order by customer first")
-    rows = table.spark.read.format("delta").load(uri(table.path)).where("shop = 'airport'")
-    customer, day = (len(rows.where(one).inputFiles()) for one in ("customer = 777", _DAY))
+    rows, queries = table.spark.read.format("delta").load(uri(table.path)), ("customer = 777", _DAY)
+    customer, day = (len(rows.where(f"shop = 'airport' AND {one}").inputFiles()) for one in queries)
     yield [customer, day], ""
+    yield [len(rows.where(one).inputFiles()) for one in queries], "these are files of all shops, not of one"
     yield [customer, customer], "a day has rows of all customers, so in how many files are they?"
     yield [day, day], "the rows are sorted by customer, so few files have this one"

@@ -315,8 +315,10 @@ def test_09_3_and_10_3_ask_spark_for_types_and_files(tmp_path: Path, spark: Spar
         low, high = ({"time": day, "customer": 250 * number + 249 * i} for i, day in enumerate(days))
         # Spark skips no file whose nulls aren't counted.
         files.append(add(f"shop=airport/{number}", partition=airport, bounds=(low, high), nulls=0))
+    files.append(add("shop=centre/0", partition={"shop": "centre"}, bounds=(low, high), nulls=0))
     log.replace(*files, zOrderBy=["customer"])
     wrong = {(1, 1): "rows of all customers", (4, 4): "sorted by customer", (4, 1): "wrong order"}
+    wrong |= {(2, 5): "files of all shops"}
     judged("10.3", (1, 4), wrong, open_table(log.table, spark))
 
 
