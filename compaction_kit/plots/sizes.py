@@ -67,6 +67,9 @@ def before_after(
     histograms = [now, then] if former is None else [now, then, Histogram.of(former)]
     limits = [size for size in (min_file_size, max_file_size) if size is not None]
     _size_axis(lower[1], histograms, limits if largest is None else [largest])
+    # Not by sharex: ticks that are hidden take time too.
+    for axis in (*upper, lower[0]):
+        axis.set(xlim=lower[1].get_xlim(), xticks=[])
     room = _ROOM_FOR_BOTH if limits else _ROOM_FOR_NUMBER
     tops = _tops(histograms, room, now if largest is not None else None)
     _panel(upper, now, now.edges[1:] <= (min_file_size or 0), tops)
@@ -90,10 +93,7 @@ def _place_sizes(figure: Chart | None) -> tuple[Chart, list[Axes], list[Axes]]:
         figure = Chart(figsize=(style.SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
         figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
     grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
-    lowest = figure.add_subplot(grid[4])
-    others = [figure.add_subplot(grid[i], sharex=lowest) for i in (0, 1, 3)]
-    for axis in others:
-        axis.xaxis.set_visible(False)
+    lowest, *others = (figure.add_subplot(grid[i]) for i in (4, 0, 1, 3))
     return figure, others[:2], [others[2], lowest]
 
 
