@@ -1,6 +1,6 @@
 """The difference between two versions, by the log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -138,7 +138,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
 def _files_apart(snapshot: Snapshot, other: Snapshot, change: str) -> pa.Table:
     """Return the files of a version that another one lacks, with their rows that aren't deleted."""
     kept = pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live))
-    found = Files(snapshot).to_arrow().filter(pc.invert(kept))
+    found = Files(replace(snapshot, live=snapshot.live.filter(pc.invert(kept)))).to_arrow()
     records = pc.subtract(found["num_records"], pc.fill_null(found["deletion_vector_cardinality"], 0))
     columns = {"path": found["path"], "change": pa.repeat(change, len(found))}
     columns |= {"size_bytes": found["size_bytes"], "num_records": records}

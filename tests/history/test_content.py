@@ -20,7 +20,10 @@ from compaction_kit.execute.failures import ContentDiffers
 from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Recorder, Run
-from tests import handmade
+from compaction_kit.handle import Handle
+from compaction_kit.history import diff_versions
+from compaction_kit.storage import LocalStore
+from tests import checkpoints, handmade
 from tests.ageing import age
 from tests.chance import examples
 from tests.conftest import CopyOf, SetConf
@@ -301,3 +304,20 @@ def test_a_version_out_of_range_is_refused_in_one_sentence(changed_thrice: Path,
     opened = open_table(changed_thrice)
     for call in (opened.plan_restore, opened.files, partial(opened.diff, 0)):
         refused(partial(call, version), errors.InvalidArgumentError, f"version={errors.show_value(version)} ")
+
+
+def test_a_diff_of_files_after_a_checkpoint_does_not_open_it(tmp_path: Path) -> None:
+    commits = [[handmade.protocol(), metadata()], [add("a")], [add("b")], [remove("b"), add("c", records=5)]]
+    table, opened = write_log(tmp_path, *commits), list[str]()
+    checkpoints.write_classic(table, 1, checkpoints.replay(commits[:2]))
+
+    class Counting(LocalStore):
+        def open(self, place: str) -> pa.NativeFile:
+            opened.append(place)
+            return super().open(place)
+
+    handle = Handle("counted", Counting(str(table)))
+    assert (len(handle.log.snapshot(2).live), bool(opened)) == (2, True)
+    opened.clear()
+    diff = diff_versions(handle, 2, 3)
+    assert (diff.paths("added"), diff.records_added, diff.paths("removed"), opened) == (["c"], 5, ["b"], [])
