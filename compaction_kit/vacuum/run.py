@@ -5,12 +5,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
+from compaction_kit.compat import create_frame
 from compaction_kit.errors import RunCancelled
 from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
@@ -24,8 +23,6 @@ from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list, format_seconds, format_size
 
 _LITE = "spark.databricks.delta.vacuum.lite.enabled"
-# VacuumCommand.INVENTORY_SCHEMA.
-_INVENTORY = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
 _MOST_LOOKED_AT, _MOST_NAMED = 1_000, 5
 
 
@@ -103,7 +100,8 @@ def delete(
     view = f"compaction_kit_{uuid.uuid4().hex}"
     statement = f"VACUUM {table_name(spark, handle.uri)} USING INVENTORY (SELECT * FROM {view}){retain}"
     nothing = np.zeros(len(directories), np.int64)
-    inventory: dict[str, Any] = {
+    # VacuumCommand.INVENTORY_SCHEMA.
+    inventory = {
         # Paths as Hadoop writes them, not URL-encoded.
         "path": list(map(handle.store.uri, (*paths, *directories))),
         "length": np.append(files["size_bytes"].to_numpy(), nothing),
@@ -119,7 +117,7 @@ def delete(
     try:
         # USING INVENTORY can't be combined with LITE, which is a setting too.
         with session_confs(spark, {_LITE: "false"}):
-            spark.createDataFrame(pd.DataFrame(inventory), _INVENTORY).createOrReplaceTempView(view)
+            create_frame(spark, pa.table(inventory)).createOrReplaceTempView(view)
             try:
                 run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
             finally:
