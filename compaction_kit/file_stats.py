@@ -74,11 +74,12 @@ class FileStats(Record):
 
     def facts(self) -> dict[str, str]:
         """Return the statistics for people: names and values."""
-        most = f"; the partition with the most has {self.skew:,.1f} times the average"
+        # Below that it would be 1.0 times.
+        is_skewed = self.skew >= 1.05
+        most = f"; the partition with the most has {self.skew:,.1f} times the average" if is_skewed else ""
         small = format_files(self.num_small_files, self.small_bytes)
         return {
-            "files": f"{self.num_files:,} in {format_count(self.num_partitions, 'partition')}"
-            f"{most if self.num_partitions > 1 else ''}",
+            "files": f"{self.num_files:,} in {format_count(self.num_partitions, 'partition')}{most}",
             "size": format_size(self.size_bytes),
             f"under {format_size(self.small_file_size)}": small,
             "smallest": format_size(self.min_size_bytes),

@@ -116,7 +116,7 @@ class Files:
         Examples:
             >>> ck.open_table("data/flights").files().stats()
             FileStats(
-            files           1,095 in 3 partitions; the partition with the most has 1.0 times the average
+            files           1,095 in 3 partitions
             size            ...
             under 16 MiB    1,095 files (...
         """

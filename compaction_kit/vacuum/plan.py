@@ -126,14 +126,14 @@ class VacuumPlan(WithFiles, Plan):
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
         retention = in_words(self.retention)
         kept = f"files removed less than {retention} before are kept"
+        who = f"A query or write that began more than {retention} before and still runs"
         if self.is_empty:
             lines = [f"VACUUM on {show_time(self.at)} would delete nothing: {kept}."]
         else:
             lines = [
                 self._cost(),
                 f"VACUUM on {show_time(self.at)} would delete {self._deleted()}; {kept}.",
-                f"A query or write that began more than {retention} before and still runs may need these "
-                "files.",
+                f"{who} may need these files." if len(self.files) else "",
             ]
         if self.keep_versions:
             lines.append(self._kept_versions())
