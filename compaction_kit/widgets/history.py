@@ -307,7 +307,8 @@ def _version_sentence(versions: pa.Table, version: int) -> str:
     """Say when a version was committed, whether it can be read, until when, and what has the same content."""
     (row,), zone = versions.filter(pc.field("version") == version).to_pylist(), session_zone()
     when = f" of {show_time(in_zone(row['timestamp'], zone), 'milliseconds')}" if row["timestamp"] else ""
-    operation, can = row["operation"] or "no commit", _CAN[row["readable"]]
+    unnamed = "no operation named" if row["timestamp"] else "no commit"
+    operation, can = row["operation"] or unnamed, _CAN[row["readable"]]
     lines = [f"Version {row['version']}{when}, {operation}: it {can}."]
     if row["readable_until"]:
         until = show_time(in_zone(row["readable_until"], zone))

@@ -908,6 +908,12 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     assert grid.order == [0, -1]
 
 
+def test_a_commit_that_names_no_operation_is_a_commit(tmp_path: Path) -> None:
+    bench = made(write_log(tmp_path, [add("a")]))
+    show(bench, "History")
+    assert ", no operation named: it " in said(bench, "ck-version-text")
+
+
 def test_a_version_is_chosen_by_a_time_that_is_shown(own: Path) -> None:
     begin = time.time_ns() - 3_600_000_000_000
     for number, commit in enumerate(sorted((own / "a" / "_delta_log").glob("*.json"))):
