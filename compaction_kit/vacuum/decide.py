@@ -15,7 +15,15 @@ from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, latest
 from compaction_kit.history.versions import read_log_expiry
 from compaction_kit.log.listing import Kind
 from compaction_kit.log.paths import deletion_vector_file, is_within, log_path
-from compaction_kit.retention import GUARD, IGNORE_RETAIN, LOG_PROPERTY, PROPERTY, in_words, parse_retention
+from compaction_kit.retention import (
+    GUARD,
+    IGNORE_RETAIN,
+    LOG_PROPERTY,
+    PROPERTY,
+    cutoff,
+    in_words,
+    parse_retention,
+)
 from compaction_kit.text import format_count, format_list, parse_count
 from compaction_kit.vacuum.run import ranges
 
@@ -74,13 +82,10 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
     return tuple(given)
 
 
-def decide(
-    needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int, is_longer: bool
-) -> dict[str, Any]:
+def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int) -> dict[str, Any]:
     """Return what a vacuum at a time deletes and what that costs, as fields of `VacuumPlan`.
 
-    All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970);
-    `is_longer` says whether the table's own retention begins later.
+    All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
 
     Raises:
         UnsupportedTableError: The log names a file of the table's folder through a symbolic link.
@@ -89,7 +94,8 @@ def decide(
     files = needs.folder.files
     paths = files["path"].combine_chunks()
     old = pc.less(files["modification_time"], since).combine_chunks()
-    # Checkpoints have no tombstones that are older than that.
+    # Checkpoints have no tombstones that are older than the table's own retention.
+    is_longer = since < cutoff(at, needs.retention)
     by_commits = [needs.removed_since(since)] if is_longer else []
     # The first reason that applies to a file counts.
     reasons = {

@@ -223,7 +223,7 @@ def plan_vacuum(
     needs = read_files_by_version(handle)
     chosen = decide.vacuum_retention(handle, needs.retention, retention)
     keep = decide.check_versions(needs, keep_versions)
-    decided = decide.decide(needs, keep, moment, cutoff(moment, chosen), chosen > needs.retention)
+    decided = decide.decide(needs, keep, moment, cutoff(moment, chosen))
     return VacuumPlan(handle, needs.latest, moment, chosen, needs.retention, keep, **decided)
 
 
