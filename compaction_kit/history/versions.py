@@ -53,9 +53,9 @@ class Storage:
     orphaned_bytes: int
 
     def __repr__(self) -> str:
-        latest, size = self.versions.to_pylist()[-1], format_size
-        live, removed = size(latest["live_bytes"]), size(latest["tombstoned_bytes"])
-        orphaned = size(self.orphaned_bytes)
+        (latest,) = self.versions[-1:].to_pylist()
+        live, removed = map(format_size, (latest["live_bytes"], latest["tombstoned_bytes"]))
+        orphaned = format_size(self.orphaned_bytes)
         return f"Storage(version {latest['version']}: {live} live, {removed} tombstoned, {orphaned} orphaned)"
 
     def plot(self, versions: pa.Table) -> "plots.Chart":

@@ -14,7 +14,7 @@ from course.answers import EXERCISES, Unfinished
 
 _PLACES = ("the first", "the second", "the third")
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
-# The part of a float by which an answer may miss it. One above 1 may have one decimal, as the kit shows it;
+# The part of a float that an answer may be off by. One above 1 may have one decimal, as the kit shows it;
 # whole numbers are exact.
 _TOLERANCE = 0.03
 _COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
