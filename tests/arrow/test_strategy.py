@@ -2,10 +2,7 @@
 
 import json
 import math
-from collections import Counter
 from datetime import datetime
-from functools import reduce
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +10,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.arrow import job, strategy
@@ -26,7 +22,6 @@ from compaction_kit.errors import ConflictError, RunFailedError
 from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.delta import OptimizeTransaction
 from compaction_kit.execute.failures import NotCompared
-from compaction_kit.execute.jobs import session_confs
 from tests import folders, handmade
 from tests.conftest import SetConf
 from tests.execute.meanwhile import once_rewriting
@@ -267,35 +262,3 @@ def test_where_spark_reads_other_times_than_files_have_it_reads_all(
     assert name in str(refuse_table(spark, table.plan_compaction()))
     with pytest.raises(NotCompared, match=name):
         compare_quickly(spark, table.log.snapshot(), [], [])
-
-
-SPECIAL = [-0.0, 0.0, 1.5, math.inf, -math.inf, math.nan, None]
-PREDICATES = [
-    f"{column} {operator} CAST('{value}' AS {kind})"
-    for value in ("0.0", "-0.0", "Infinity", "NaN")
-    for operator in ("=", "<>", "<", ">=", "<=>")
-    for column, kind in {"d": "DOUBLE", "s.y": "FLOAT"}.items()
-]
-
-
-def answers(spark: SparkSession, folder: Path) -> Counter[Any]:
-    """How many rows of each partition each predicate finds; one Spark job, filters are pushed down."""
-    table = spark.read.format("delta").load(str(folder))
-    found = [table.where(text).select(sf.lit(text).alias("text"), "p") for text in PREDICATES]
-    return Counter(map(tuple, reduce(DataFrame.union, found).collect()))
-
-
-@pytest.mark.nightly
-def test_predicates_over_zeros_and_nan_find_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Where row groups are copied, concat/test_readers.py asks the same of zeros."""
-    partitions = list(product(SPECIAL, repeat=2))
-    # By a dictionary Spark would miss zeros of the other sign before the run too.
-    with session_confs(spark, {"parquet.enable.dictionary": "false"}):
-        for values in zip(*partitions, strict=True):
-            rows = [(p, value, (value, value)) for p, value in enumerate(values)] * 2
-            frame = spark.createDataFrame(rows, "p INT, d DOUBLE, s STRUCT<x: DOUBLE, y: FLOAT>")
-            frame.coalesce(1).write.format("delta").mode("append").partitionBy("p").save(str(tmp_path))
-    before = answers(spark, tmp_path)
-    result = open_table(tmp_path, spark).plan_compaction().run(strategy="arrow")
-    assert result.num_files_added == len(partitions)
-    assert answers(spark, tmp_path) == before
