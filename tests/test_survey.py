@@ -173,18 +173,6 @@ def test_folders_that_cant_be_read_are_named(lake: Path) -> None:
     assert (len(found), len(survey(lake))) == (8, 9)
 
 
-def test_small_files_that_compaction_leaves_are_no_finding(tmp_path: Path) -> None:
-    handmade.write_log(tmp_path / "fed", in_mib(1, 2))
-    handmade.write_log(tmp_path / "healthy", in_mib(1))
-    found = survey(tmp_path)
-    lines = [" ".join(line.split()) for line in found.summary().splitlines()[1:]]
-    assert lines == [
-        f"{tmp_path}/fed 2 → 1 file 100 % small",
-        f"{tmp_path}/healthy 1 → 1 file nothing to do",
-    ]
-    assert found._repr_html_().count(">100 %</td>") == 1
-
-
 def test_a_survey_of_nothing_says_so(tmp_path: Path) -> None:
     for where, name in (([], "the list"), (tmp_path, tmp_path)):
         found, says = survey(where), f"There is no Delta table in {name}"
