@@ -9,10 +9,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
-from compaction_kit.handle import Handle
-from compaction_kit.history import read_log_expiry
 from compaction_kit.log import TransactionLog
-from compaction_kit.storage import Entry, LocalStore
 from tests import checkpoints, deltas_view, folders, handmade
 from tests.conftest import CopyOf, SetConf
 from tests.releases import since_delta
@@ -37,25 +34,6 @@ def test_the_ledger_sums_up_each_commit(tmp_path: Path) -> None:
     assert [second[name] for name in numbers] == [1, 25, 2, 10, False, "OPTIMIZE"]
     assert (second["isolation_level"], dict(second["metrics"])) == ("SnapshotIsolation", {"n": "1"})
     assert [one["timestamp"].timestamp() for one in (first, second)] == [1_600_000_000, 1_700_000_000]
-
-
-def test_each_call_lists_the_log_once(tmp_path: Path) -> None:
-    written = handmade.write_log(tmp_path, [{"commitInfo": {"operation": "WRITE"}}, handmade.add("a")])
-    os.utime(handmade.commit_path(written, 0), (1_600_000_000, 1_600_000_000))
-    listed = list[str]()
-
-    class Counting(LocalStore):
-        def entries(self, place: str = "") -> list[Entry]:
-            listed.append(place)
-            return super().entries(place)
-
-    handle = Handle("counted", Counting(str(written)))
-    assert handle.log.commit_times().to_pylist()[0].timestamp() == 1_600_000_000
-    found = handle.log.last_operation("WRITE")
-    assert found is not None
-    assert handle.log.version_at(found[1]) == 0
-    assert len(read_log_expiry(handle)) == 1
-    assert listed == ["_delta_log"] * 4
 
 
 def test_a_commit_opens_up_action_by_action_in_its_order(tmp_path: Path) -> None:
