@@ -17,7 +17,7 @@ from compaction_kit.active import active_spark
 from compaction_kit.compat import delta_version
 from compaction_kit.errors import SessionError
 from compaction_kit.query import SPARK_ERRORS
-from compaction_kit.session import cache_folder, quiet_errors
+from compaction_kit.session import quiet_errors
 from tests.ageing import age_file
 from tests.conftest import CopyOf
 from tests.processes import run_python, start_python
@@ -256,23 +256,14 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
     kill(processes[1], javas[1])
     # What the killed ones left, with that of their Javas, is deleted by the next to start.
     assert scratch_folders(tmp_path) == {*scratch}
-    run_script("get_spark()", TMPDIR=str(tmp_path))
+    lock = tmp_path / "cache/compaction-kit/jars/lock"
+    lock.unlink()
+    run_script("get_spark()", **places)
     assert scratch_folders(tmp_path) == {scratch[2]}
+    # What was downloaded is known by now.
+    assert not lock.exists()
     assert (tmp_path / "spark-of-another-program").exists()
     kill(processes[2], javas[2])
-
-
-@pytest.mark.nightly
-def test_jars_in_a_cache_of_links_are_looked_up_once(spark: SparkSession, tmp_path: Path) -> None:
-    kept, linked = cache_folder() / "jars", tmp_path / "compaction-kit/jars"
-    linked.mkdir(parents=True)
-    for name in ("cache", "jars"):
-        (linked / name).symlink_to(kept / name)
-    for has_looked in (True, False):
-        write = f"get_spark().range(3).write.format('delta').save('{tmp_path}/{has_looked}')"
-        run_script(write, XDG_CACHE_HOME=str(tmp_path))
-        assert (linked / "lock").exists() == has_looked
-        (linked / "lock").unlink(missing_ok=True)
 
 
 def scratch_folders(folder: Path) -> set[str]:
