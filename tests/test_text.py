@@ -9,8 +9,6 @@ from compaction_kit.text import (
     KIB,
     MIB,
     format_count,
-    format_files,
-    format_partition,
     format_range,
     format_seconds,
     format_size,
@@ -73,16 +71,3 @@ def test_no_line_breaks_before_a_unit_or_within_a_date() -> None:
     date = '<span style="white-space:nowrap">2026-03-01</span>'
     assert prose("2 files at <2026-03-01 12:00>") == f"2\N{NO-BREAK SPACE}files at &lt;{date} 12:00&gt;"
     assert prose("part-2026-03-011.parquet") == "part-2026-03-011.parquet"
-
-
-def test_bytes_of_several_files_are_said_to_be_their_total() -> None:
-    assert format_files(0, 0) == "0 files (0 B in total)"
-    assert format_files(1, 2 * MIB, "about ") == "1 file (about 2 MiB)"
-    assert format_files(3, 6 * MIB, "about ") == "3 files (about 6 MiB in total)"
-
-
-def test_a_partition_is_named_by_its_columns_with_null_as_in_sql() -> None:
-    assert format_partition({"num_files": 2}) == ""
-    assert format_partition({"partition.p": "a", "num_files": 2, "partition.q.r": "1"}) == "p=a, q.r=1"
-    nulls = {"partition.p": None, "partition.q": "", "partition.r": "None"}
-    assert format_partition(nulls) == "p IS NULL, q IS NULL, r=None"

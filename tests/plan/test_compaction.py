@@ -125,14 +125,14 @@ def test_a_plan_explains_itself(tmp_path: Path, sizes: list[int], sentence: str)
 
 
 def test_bins_are_named_by_their_partitions_with_null_as_in_sql(tmp_path: Path) -> None:
-    partitions = [{"p": p, "q": "1"} for p in (None, "", "None", "b", "b")]
+    partitions = [{"p": p, "q.r": "1"} for p in (None, "", "None", "b", "b")]
     adds = [handmade.add(f"{i}{j}", 40 + j, p) for i, p in enumerate(partitions) for j in range(2)]
-    plan = plan_of(files_of(tmp_path, *adds, p="string", q="integer"))
+    plan = plan_of(files_of(tmp_path, *adds, **{"p": "string", "q.r": "integer"}))
     assert "5 bins of at most 100 B in 4 partitions, up to 2 in each, smallest" in plan.explain()
     assert bin_names(plan) == [
-        *["p IS NULL, q=1, bin 1 of 1"] * 2,
-        "p=None, q=1, bin 1 of 1",
-        *[f"p=b, q=1, bin {number} of 2" for number in (1, 2)],
+        *["p IS NULL, q.r=1, bin 1 of 1"] * 2,
+        "p=None, q.r=1, bin 1 of 1",
+        *[f"p=b, q.r=1, bin {number} of 2" for number in (1, 2)],
     ]
 
 
