@@ -16,7 +16,7 @@ import pytest
 from pyroaring import BitMap64
 
 from compaction_kit import open_table
-from compaction_kit.arrow.worker import inputs, rewrite
+from compaction_kit.arrow.worker import inputs
 from compaction_kit.arrow.worker.columns import Refused
 from compaction_kit.arrow.worker.vectors import Vector
 from tests import folders, handmade
@@ -193,21 +193,6 @@ def test_a_random_table_becomes_what_optimize_makes(tmp_path: Path, seed: int, m
     added = [folder / add["path"] for folder in (table, other) for add in actions_of(folder, version, "add")]
     # Partition columns are there if OPTIMIZE of this release writes them.
     assert len({tuple(sorted(pq.read_schema(path).names)) for path in added}) == 1
-
-
-def test_row_groups_with_nan_are_not_copied_with_their_bounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To Spark NaN is greater than any number; the writer of these has left it out."""
-    monkeypatch.setattr(rewrite, "WHOLE_BYTES", 1)
-    rows, stats = pa.table({"d": [math.nan, 1.5]}), {"numRecords": 2, "nullCount": {"d": 0}}
-    adds = [handmade.write_data(tmp_path, name, rows)["add"] | {"stats": json.dumps(stats)} for name in "ab"]
-    adds[0]["deletionVector"] = handmade.inline_vector([0])
-    head = [handmade.protocol(features=["deletionVectors"]), handmade.metadata({"d": "double"})]
-    handmade.write_log(tmp_path, [*head, *({"add": add} for add in adds)])
-    assert open_table(tmp_path).plan_compaction().run(strategy="arrow").verified
-    (added,) = actions_of(tmp_path, 1, "add")
-    assert json.loads(added["stats"]) == {"numRecords": 3, "maxValues": {"d": "NaN"}}
 
 
 def test_odd_vectors_go_to_optimize(changed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
