@@ -17,17 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from compaction_kit import open_table
+from compaction_kit import errors, open_table
 from compaction_kit.arrow import job
 from compaction_kit.arrow.worker import rewrite_bins
 from compaction_kit.datasets import shaped_table
-from compaction_kit.errors import (
-    ConflictError,
-    ReadOnlyTableError,
-    RunCancelled,
-    RunFailedError,
-    StalePlanError,
-)
 from compaction_kit.execute import CompactionResult, Progress
 from tests import deltas_view, folders, handmade
 from tests.chance import nightly
@@ -76,6 +69,7 @@ def test_tasks_that_are_done_twice_commit_once(one_bin: Path, monkeypatch: pytes
     # Version 3 holds the rows of version 2 in one file, and what the first tries wrote is gone.
     assert on_disk(one_bin, 3) == on_disk(one_bin, 2)
     (output,) = live_files(one_bin)
+    assert b"org.apache.spark.version" in pq.read_metadata(output).metadata
     # In the plan's order, in whichever order the parts were done.
     rows = [pq.read_table(one_bin / path, columns=["id"]) for path in plan.files["path"].to_pylist()]
     assert pq.read_table(output, columns=["id"]).equals(pa.concat_tables(rows))
@@ -93,7 +87,7 @@ def test_a_dead_task_leaves_nothing(one_bin: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(job, "rewrite_bins", dying)
     before = folders.listing(one_bin)
-    with pytest.raises(RunFailedError, match=r"A Python worker died.* nothing was committed"):
+    with pytest.raises(errors.RunFailedError, match=r"A Python worker died.* nothing was committed"):
         open_table(one_bin).plan_compaction().run(strategy="arrow")
     assert folders.listing(one_bin).keys() == before.keys()
 
@@ -107,7 +101,7 @@ def test_a_refused_bin_that_optimize_can_t_read_is_not_among_those_that_are_comm
     ]
     head = handmade.metadata({"id": "long", "p": "string"}, ["p"])
     plan = open_table(handmade.write_log(tmp_path, [head, *adds])).plan_compaction()
-    refused(plan.run, RunFailedError, "2 of 3 bins are committed, as version 1; make a new plan for the rest")
+    refused(plan.run, errors.RunFailedError, "2 of 3 bins are committed, as version 1; make a new plan for")
 
 
 def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
@@ -134,7 +128,7 @@ def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
 
     monkeypatch.setattr(job, "rewrite_bins", hanging)
     told = "1 of 3 bins is committed, as version 5; make a new plan for the rest"
-    with pytest.raises(RunCancelled, match=told):
+    with pytest.raises(errors.RunCancelled, match=told):
         plan.run(strategy="arrow", verify=False, progress=stop)
     monkeypatch.undo()
     # In the plan's own place.
@@ -157,15 +151,14 @@ def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
 
 
 @pytest.mark.parametrize("other", ["arrow", "optimize"])
-def test_of_two_runs_at_once_one_wins(spark: SparkSession, changed: Path, other: str) -> None:
+def test_of_two_runs_of_a_plan_at_once_one_wins(spark: SparkSession, changed: Path, other: str) -> None:
     rows = on_disk(changed)
-    plans = [open_table(changed, spark).plan_compaction() for _ in range(2)]
-    both = Barrier(2, timeout=60)
+    plan, both = open_table(changed, spark).plan_compaction(), Barrier(2, timeout=60)
 
-    def run(strategy: str) -> CompactionResult | ConflictError:
+    def run(strategy: str) -> CompactionResult | errors.ConflictError:
         try:
-            return plans.pop().run(strategy=strategy, progress=once("", both.wait))
-        except ConflictError as error:
+            return plan.run(strategy=strategy, progress=once("", both.wait))
+        except errors.ConflictError as error:
             return error
 
     with ThreadPoolExecutor(2) as pool:
@@ -224,7 +217,7 @@ def test_a_full_disk_is_told(small_disk: Path, strategy: str) -> None:
     def fails(**options: Any) -> int:
         """How many files it leaves."""
         before, told = data_files(folder), f"The disk of {folder} is full: free space and run the plan again"
-        error = refused(plan.run, RunFailedError, told, "; nothing was committed, the table", **options)
+        error = refused(plan.run, errors.RunFailedError, told, "; nothing was committed, the", **options)
         left = len(data_files(folder) - before)
         assert (f"; {left} new " in str(error)) == bool(left)
         assert (live_files(folder), open_table(folder).version) == (live, plan.version)
@@ -251,8 +244,8 @@ def test_plans_of_a_table_that_was_created_again_at_the_same_version_are_refused
     before = folders.listing(changed)
     told = "was created again since ", ": make a new plan; nothing was changed"
     for strategy in ("arrow", "optimize", "rewrite"):
-        refused(plan.run, StalePlanError, *told, strategy=strategy)
-    refused(restore.run, StalePlanError, *told)
+        refused(plan.run, errors.StalePlanError, *told, strategy=strategy)
+    refused(restore.run, errors.StalePlanError, *told)
     assert folders.listing(changed) == before
 
 
@@ -266,7 +259,7 @@ def test_a_store_has_what_versions_name_and_no_outputs_of_tries_that_failed_or_l
     denied = (403, "AccessDenied")
     on_s3.fault = lambda method, path: denied if method == "PUT" and "/part-" in path else None
     told = "may not be read or written to (", "): get permission"
-    assert SECRET_KEY not in str(refused(plan.run, ReadOnlyTableError, *told, strategy="arrow"))
+    assert SECRET_KEY not in str(refused(plan.run, errors.ReadOnlyTableError, *told, strategy="arrow"))
     on_s3.fault = None
     assert on_s3.names(tmp_path.name) == before
 

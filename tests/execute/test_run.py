@@ -4,7 +4,6 @@ import random
 import re
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -229,17 +228,6 @@ def test_a_writer_who_takes_everything_wins(changed: Path, strategy: str) -> Non
     run = partial(plan.run, strategy=strategy, verify=False)
     refused(run, ConflictError, *told, progress=once_rewriting(act))
     assert (table.version, table.files().num_files) == (5, 0)
-
-
-def test_of_two_runs_of_a_plan_at_once_neither_waits_and_one_is_refused(changed: Path) -> None:
-    plan, pool = open_table(changed).plan_compaction(), ThreadPoolExecutor(1)
-
-    def run_too() -> None:
-        assert pool.submit(plan.run, "arrow").result(timeout=60).versions == (5,)
-
-    told = "Another writer removed 21 of the plan's 21 files (OPTIMIZE, version 5)"
-    refused(plan.run, ConflictError, told, strategy="arrow", progress=once_rewriting(run_too))
-    assert open_table(changed).version == 5
 
 
 def test_a_data_file_that_is_damaged_or_gone_stops_every_strategy(

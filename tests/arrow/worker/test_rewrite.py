@@ -249,17 +249,6 @@ def joined(share: RewriteTask, parts: list[RewriteOutput]) -> RewriteOutput:
     return done
 
 
-def test_parts_are_joined_in_their_order_and_stay_for_another_try(tmp_path: Path) -> None:
-    halves = [pa.table({"i": range(start, 5), "s": ["x"] * (5 - start)}) for start in (2, 0)]
-    shares = [task_of(tmp_path / str(i), [half]) for i, half in enumerate(halves)]
-    written = results_of(*shares)
-    done = joined(shares[0]._replace(number=3, footer={"by": "us"}), written)
-    assert (done.number, done.num_rows, done.failure) == (3, 8, None)
-    assert pq.read_table(done.path).equals(pa.concat_tables(halves))
-    assert pq.read_metadata(done.path).metadata == {b"by": b"us"}
-    assert all(Path(part.path).exists() for part in written)
-
-
 def test_parts_of_different_layouts_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of decimals that aren't stored as integers: the files differ in their schemas."""
     monkeypatch.setattr(rewriting, "WHOLE_BYTES", 10_000)
