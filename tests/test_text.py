@@ -8,7 +8,6 @@ from compaction_kit.text import (
     GIB,
     KIB,
     MIB,
-    format_count,
     format_range,
     format_seconds,
     format_size,
@@ -37,12 +36,6 @@ def test_text_is_read_in_binary_and_decimal_units() -> None:
 )
 def test_what_is_no_size_is_refused_in_one_sentence_with_the_value(value: object) -> None:
     refused(partial(parse_size, value, "max_file_size"), InvalidArgumentError, "max_file_size=", str(value))  # type: ignore[arg-type]
-
-
-def test_a_count_of_one_is_not_plural() -> None:
-    for one, more in {"file": "files", "batch": "batches", "entry": "entries", "day": "days"}.items():
-        counts = [format_count(number, one) for number in (0, 1, 2_000)]
-        assert counts == [f"0 {more}", f"1 {one}", f"2,000 {more}"]
 
 
 def test_sizes_are_written_in_binary_units() -> None:
