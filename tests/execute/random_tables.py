@@ -32,6 +32,8 @@ VALUES: dict[str, list[str | None]] = {
     "boolean": ["true", "True", "t", "1", "false", "no", "", None],
 }
 ROWS_PER_FILE = 1_000
+# Where it is false, values that look different are apart.
+NORMALIZES = "spark.databricks.delta.normalizePartitionValuesOnRead"
 _IN_URIS = "/=:&$,;@+!'()*~"
 
 
@@ -116,7 +118,8 @@ def random_recipe(seed: int) -> Recipe:
             f"spark.databricks.delta.{name}": str(value)
             for name, value in settings.items()
             if value is not None
-        },
+        }
+        | {NORMALIZES: pick(rng, ["true", "true", "true", "false"])},
     )
 
 

@@ -85,22 +85,6 @@ def test_a_predicate_confines_its_batches_and_then_nothing_is_left(changed: Path
     assert table.version == 6
 
 
-@pytest.mark.nightly
-def test_with_the_setting_off_values_that_look_different_are_apart(tmp_path: Path, confs: SetConf) -> None:
-    """Random tables have it on, and "" among other values."""
-    confs("spark.databricks.delta.normalizePartitionValuesOnRead", "false")
-    adds = []
-    for i, n in enumerate(("1", "01", "1", None, None, "", "")):
-        rows = pa.table({"id": range(i, 3 * i + 1)})
-        adds.append(handmade.write_data(tmp_path, f"f{i}.parquet", rows, {"n": n}))
-    handmade.write_log(tmp_path, [handmade.metadata({"id": "long", "n": "integer"}, ["n"]), *adds])
-    plan = open_table(tmp_path).plan_compaction()
-    assert sorted(plan.bins["num_files"].to_pylist()) == [2, 2, 2]
-    result = plan.run(strategy="optimize")
-    assert result.verified is True
-    assert_done_as_planned(tmp_path, plan, result)
-
-
 def test_z_order_rewrites_whole_partitions(changed: Path) -> None:
     table, where = open_table(changed), "part <> 'p0001'"
     plan = table.plan_compaction(where=where, zorder_by=["id", "value"], max_file_size="8 KiB")
