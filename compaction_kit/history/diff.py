@@ -38,7 +38,7 @@ class Diff(Record):
         same_content_by: How it is known that both have the same rows and columns, as in
             `Table.versions`; None if it isn't known.
         difference: How it is known that the content differs: "other columns", "100 rows fewer", "other
-            fingerprints"; None if it isn't known.
+            rows"; None if it isn't known.
     """
 
     start: int
@@ -125,7 +125,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
             ) from None
         # The same files may have other partition values.
         same = PROVED if len(files) else IDENTICAL
-        by, difference = (same, None) if gone == new else (None, "other fingerprints")
+        by, difference = (same, None) if gone == new else (None, "other rows")
     else:
         content = read_content(read_files_by_version(handle))
         by = content.evidence(start, end) if earlier >= content.first else None

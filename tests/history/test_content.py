@@ -59,7 +59,7 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
     assert proofs == [None, None, None, "proved"]
     unknown = "not known to be the same; verify=True compares the rows"
     for end, by_log, by_rows in (
-        (1, "different: 100 rows fewer", "different: other fingerprints"),
+        (1, "different: 100 rows fewer", "different: other rows"),
         (2, unknown, "the same: proved"),
     ):
         for verify, words in ((False, by_log), (True, by_rows)):
@@ -99,7 +99,7 @@ def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession,
     table = open_table(tmp_path, spark)
     assert [table.diff(*pair, verify=True).same_content_by for pair in ((0, 3), (3, 4))] == ["proved", None]
     diff = table.diff(0, 1, verify=True)
-    assert (diff.same_content_by, diff.difference) == (None, "other fingerprints")
+    assert (diff.same_content_by, diff.difference) == (None, "other rows")
     assert table.diff(1, 2, verify=True).same_content_by == "identical files"
     # Nor is it without a look at the rows.
     assert table.versions()["same_content_as"].to_pylist() == [None, 2, 1, None, None]
@@ -165,7 +165,7 @@ def test_a_column_with_another_name_in_the_files_is_compared_by_its_values(
     table = open_table(tmp_path, spark)
     diffs = [table.diff(0, end, verify) for end in (1, 2) for verify in (False, True)]
     assert [diff.same_content for diff in diffs] == [False, True, False, False]
-    assert [diff.difference for diff in diffs] == [None, None, None, "other fingerprints"]
+    assert [diff.difference for diff in diffs] == [None, None, None, "other rows"]
 
 
 INFOS: dict[str, handmade.Action] = {
