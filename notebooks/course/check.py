@@ -85,14 +85,18 @@ def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
         return str(missing).removesuffix(".")
     except Exception as error:
         types = " and ".join(type(one).__name__ for one in given)
-        return f"it can't be checked with the {types} beside it ({error}): see the comments in this cell"
+        beside = f"the {types}" if types else "nothing"
+        return f"it can't be checked with {beside} beside it ({error}): see the comments in this cell"
     found, right = _plain(answer), _plain(truth)
     if not _is_alike(found, right):
         return f"this is of type {type(answer).__name__}; give {kind}"
     if _is_same(found, right):
         return ""
     meaning = next((means for wrong, means in mistakes if _is_same(found, wrong)), "")
-    return meaning or _difference(found, right) or f"give {kind}"
+    form = "the type is right, the value is not: " if isinstance(right, (Real, str)) else ""
+    if isinstance(right, list) and len(found) == len(right):
+        form = "none of these is right: "
+    return meaning or _difference(found, right) or f"{form}give {kind}"
 
 
 def _difference(answer: Any, truth: Any) -> str:

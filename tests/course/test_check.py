@@ -86,7 +86,8 @@ def test_each_exercise_of_the_course_is_open_without_an_answer() -> None:
 def test_an_answer_is_right_or_not_and_the_answer_isnt_shown() -> None:
     for right in (4, np.int64(4), pa.scalar(4)):
         assert "Right" in check("08.1", right, POLICY)._repr_html_()
-    for wrong, meaning in ((5, ""), ("4", "this is of type str; "), ([4], "this is of type list; ")):
+    value = "the type is right, the value is not: "
+    for wrong, meaning in ((5, value), ("4", "this is of type str; "), ([4], "this is of type list; ")):
         text = f"{meaning}give the number of a batch."
         assert said("08.1", wrong, POLICY) == f"Not right yet: {text}"
         html = check("08.1", wrong, POLICY)._repr_html_()
@@ -96,6 +97,7 @@ def test_an_answer_is_right_or_not_and_the_answer_isnt_shown() -> None:
 def test_what_cant_be_checked_is_a_sentence_and_an_unknown_exercise_is_refused() -> None:
     sentence = said("03.2", 1, "no table", 128)
     assert sentence.startswith("Not right yet: it can't be checked with the str and int beside it ('str' ")
+    assert "it can't be checked with nothing beside it (" in said("08.1", 4)
     with pytest.raises(InvalidArgumentError, match=r'"11\.1" is unknown: give one of 01'):
         check("11.1", 1)
 
@@ -114,8 +116,9 @@ def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path
     # As the comparison shows them: the last one is 4 % less.
     assert check("03.3", right.round(1), plan).is_right
     judged("03.3", right * 1.01, sizes, plan)
-    for answer in (right * 1.2, right[:2], [*map(str, right)]):
-        assert said("03.3", answer, plan)
+    for answer in (right * 1.2, [*map(str, right)]):
+        assert said("03.3", answer, plan).startswith("Not right yet: none of these is right: give ")
+    assert said("03.3", right[:2], plan).startswith("Not right yet: give ")
     for unordered in ({*right}, dict.fromkeys(right)):
         assert f"this is of type {type(unordered).__name__}" in said("03.3", unordered, plan)
     assert "60 files and a max_file_size of" in said("03.3", right, table.plan_compaction())
