@@ -103,7 +103,7 @@ def _difference(answer: Any, truth: Any) -> str:
     """How far an answer is from a set, as the number of values; or which of a few values is not right."""
     if isinstance(truth, list) and len(answer) == len(truth):
         if _is_same([*answer][::-1], truth):
-            return "the numbers are in the wrong order"
+            return "the values are in the wrong order"
         wrong = [place for place, *pair in zip(_PLACES, answer, truth, strict=False) if not _is_same(*pair)]
         return f"check {format_list(wrong)} of these" if len(wrong) < len(truth) else ""
     if not isinstance(truth, set) or not all(isinstance(value, Hashable) for value in answer):
