@@ -131,7 +131,9 @@ def _parser() -> argparse.ArgumentParser:
         "--check", action="store_true", help="exit with 1 if there is something to compact"
     )
     add(run, [*_PLAN_OPTIONS]).add_argument("--yes", action="store_true", help="don't ask")
-    add(verify).add_argument("--versions", nargs=2, type=int, metavar=("START", "END"))
+    add(verify).add_argument(
+        "--versions", nargs=2, type=int, metavar=("START", "END"), help="the versions to compare"
+    )
     add(audit).add_argument("--since", metavar="TIME", help='leave out commits before "2024-05-01 12:00"')
     add(survey, ["max_file_size"])
     return parser

@@ -67,7 +67,7 @@ def walk(root: str | Path, hidden: tuple[str, ...], skipped: list[str]) -> Itera
 
 def explain_skipped(skipped: Sequence[str]) -> str:
     """Say which folders `walk` could not read; empty if there are none."""
-    return f"Skipped {format_list(sorted(skipped))}: check who may read it." if skipped else ""
+    return f"Skipped: {format_list(sorted(skipped))}; check the permissions." if skipped else ""
 
 
 def warn_of(skipped: Sequence[str]) -> None:

@@ -562,7 +562,7 @@ def test_folders_that_can_t_be_read_are_named_in_the_page_alone(
         show(bench, "Streams")
     # A front end would show them below the cell.
     assert not recwarn.list
-    assert said(bench, "ck-skipped") == f"Skipped {closed} can&#x27;t be read: check who may read it."
+    assert said(bench, "ck-skipped") == f"Skipped: {closed} can&#x27;t be read; check the permissions."
     closed.chmod(0o755)
     click(bench, "ck-refresh")
     assert said(bench, "ck-skipped") == ""
