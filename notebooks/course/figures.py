@@ -41,7 +41,7 @@ MOST_BATCHES = 60
 # The lanes of two writers, and where in the order of time, which is not to scale, each thing is.
 _FIRST, _LOG, _SECOND, _HALF = 2.0, 1.0, 0.0, 0.17
 _BEGINS, _JOINS, _COMMITS, _TRIES, _CHECKED = 0.0, 0.9, 2.5, 3.3, 4.7
-_RETRIES, _RECHECKED, _END = 5.5, 6.8, 9.4
+_RETRIES, _RECHECKED, _END = 5.5, 6.8, 9.8
 _PAUSED, _VERSION = "#BBD7EA", "#EEEEEE"
 
 

@@ -10,6 +10,8 @@ from course import figures
 from compaction_kit import plots
 from tests.plots.conftest import _every_text_is_legible  # noqa: F401
 
+LONGEST = "ConcurrentDeleteDeleteException"
+
 
 def drawn(*own: tuple[int, int | None, str], exception: str | None = None) -> plots.Chart:
     """A delete commits version 5, and a compaction makes its own attempts."""
@@ -23,9 +25,9 @@ def drawn(*own: tuple[int, int | None, str], exception: str | None = None) -> pl
     ("own", "exception", "texts"),
     [
         ([(4, 5, "taken"), (4, 6, "committed")], None, {"no conflict", "version 6", "commits 6"}),
-        ([(4, 5, "refused")], "SomeException", {"SomeException"}),
+        ([(4, 5, "refused")], LONGEST, {LONGEST}),
         ([(4, 5, "refused"), (5, 6, "committed")], None, {"conflict", "reads 5", "version 6", "commits 6"}),
-        ([(4, 5, "refused"), (5, None, "gave up")], "Some", {"conflict", "reads 5", "Some"}),
+        ([(4, 5, "refused"), (5, None, "gave up")], LONGEST, {"conflict", "reads 5", LONGEST}),
         ([(4, 5, "unknown")], None, {"?"}),
     ],
     ids=["taken", "refused", "began again", "gave up", "before it is played"],
