@@ -13,8 +13,11 @@ import pyarrow.compute as pc
 from compaction_kit.folder import Folder, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.actions import CORE, file_actions
+from compaction_kit.log.listing import commits_by_version
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
 from compaction_kit.log.snapshot import Snapshot
+from compaction_kit.log.sources import commit_sources
 from compaction_kit.retention import GUARD, cutoff, table_retention
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
@@ -134,11 +137,21 @@ class FilesByVersion:
         """Return the tombstones from a time on (ms since 1970)."""
         return self.tombstones.filter(pc.greater_equal(self.tombstones["time"], cutoff))
 
-    def removed_since(self, cutoff: int) -> pa.ChunkedArray:
-        """Return the paths of files that commits in the log removed from a time on (ms since 1970)."""
+    def removed_since(self, cutoff: int) -> list[pa.ChunkedArray]:
+        """Return the paths of files that commits in the log removed from a time on (ms since 1970).
+
+        Among these commits are those that no version can be read from any more.
+        """
         is_late = pc.greater_equal(self.commits["files_removed_at"].cast(pa.int64()), cutoff)
-        late = self.commits["version"].filter(is_late)
-        return self.files["path"].filter(pc.is_in(self.files["removed"], value_set=late))
+        store, commits = self.snapshot.store, commits_by_version(self.log.list_files())
+        late = [commits[version] for version in self.commits["version"].filter(is_late).to_pylist()]
+        paths = []
+        for source in commit_sources(store, late):
+            actions = file_actions(source.rows(CORE), 0)
+            removes = actions.filter(pc.invert(actions["is_add"]))
+            files = pa.table({"path": places(removes["path"], store)})
+            paths.append(self._with_vectors(files, removes["deletion_vector_id"])["path"])
+        return paths
 
     def of_version(self, version: int) -> pa.Array:
         """Return the paths of the files that a version needs."""

@@ -96,7 +96,7 @@ def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int)
     old = pc.less(files["modification_time"], since).combine_chunks()
     # Checkpoints have no tombstones that are older than the table's own retention.
     is_longer = since < cutoff(at, needs.retention)
-    by_commits = [needs.removed_since(since)] if is_longer else []
+    by_commits = needs.removed_since(since) if is_longer else []
     # The first reason that applies to a file counts.
     reasons = {
         "live, but a plain VACUUM deletes it": pc.and_(_is_among(paths, _unknown_to_vacuum(needs)), old),

@@ -126,6 +126,8 @@ class VacuumPlan(WithFiles, Plan):
         """Explain the cost, what would be deleted and what kept, one sentence per line."""
         retention = in_words(self.retention)
         kept = f"files removed less than {retention} before are kept"
+        if self.retention > self.table_retention:
+            kept += ", as far as the log has their removal"
         who = f"A query or write that began more than {retention} before and still runs"
         if self.is_empty:
             lines = [f"VACUUM on {show_time(self.at)} would delete nothing: {kept}."]

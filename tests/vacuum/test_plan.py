@@ -150,6 +150,12 @@ def test_a_longer_retention_counts_where_a_checkpoint_has_dropped_tombstones(
     longer = plan(retention="205 hours")
     assert longer.files["path"].to_pylist() == ["p/a"]
     assert rows(longer.kept)["removed within the retention"] == (1, 1)
+    # After a cleanup of the log, the earliest version that can be read is that of the checkpoint.
+    for lost, kept_for, gone in ((0, "10 days", []), (1, "205 hours", ["p/a"])):
+        handmade.remove_commits(table, lost)
+        longer = plan(retention=kept_for)
+        assert longer.files["path"].to_pylist() == gone
+    assert "205 hours before are kept, as far as the log has their removal." in longer.explain()
 
 
 def test_a_file_written_as_the_retention_begins_stays(aged: Aged) -> None:
