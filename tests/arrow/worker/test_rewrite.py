@@ -180,6 +180,15 @@ def test_columns_without_sure_statistics_have_no_bounds(tmp_path: Path) -> None:
     assert read_bounds(LocalStore(str(tmp_path)), Path(done.path).name) == {"f": (1, 1.0, 1.0)}
 
 
+def test_decimals_have_bounds_however_they_are_stored(tmp_path: Path) -> None:
+    """Of those in integers pyarrow reads none before 23."""
+    values = [Decimal("1.25"), Decimal("7.00")]
+    columns = {str(digits): pa.array(values, pa.decimal128(digits, 2)) for digits in (9, 18, 38)}
+    (done,) = results_of(task_of(tmp_path, [pa.table(columns)]))
+    bounds = read_bounds(LocalStore(str(tmp_path)), Path(done.path).name)
+    assert bounds == dict.fromkeys(columns, (0, *values))
+
+
 def test_large_files_are_read_in_pieces_to_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "SMALL_BYTES", 2_000)
     monkeypatch.setattr(inputs, "MOST_ROWS", 100)
