@@ -49,8 +49,8 @@ _SIMPLE = {
 _REBASE_MODES = ("datetimeRebaseModeInRead", "int96RebaseModeInRead")
 # Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
 _ONE_PROCESS = re.compile(r"local($|\[)")
-# The oldest pyarrow that executors may have: 14 doesn't know the checksums of pages.
-_LEAST_PYARROW = 19
+# The oldest pyarrow that executors may have: 20 can't load the S3FileSystem of a newer one.
+_LEAST_PYARROW = 21
 # Executors may lack this package: they get the worker's code by value.
 for _package in (worker, concat):
     cloudpickle.register_pickle_by_value(_package)  # type: ignore[no-untyped-call]

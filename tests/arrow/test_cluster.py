@@ -161,7 +161,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shaped: Path, spark: SparkSes
     # No package index is asked for one that is really old.
     old = python_with(pythons / "old", *_PYSPARK, "numpy")
     (site,) = (old.parents[1] / "lib").glob("python*/site-packages")
-    (site / "pyarrow.py").write_text("__version__ = '14.0.2'")
+    (site / "pyarrow.py").write_text("__version__ = '20.0.0'")
     with standalone(spark, folder) as master, s3_server() as server:
         server.upload(shaped, "stored")
         server.requests.clear()
@@ -226,7 +226,7 @@ def test_what_executors_lack_is_told_without_a_secret(runs: Runs) -> None:
     looked = runs.told["looked"]
     assert {place: said for place, said in looked.items() if "://" not in place} == {
         str(missing): f"executors can't reach {missing}: nothing is there",
-        "old": "executors have pyarrow 14.0.2, and 19 or newer is needed",
+        "old": "executors have pyarrow 20.0.0, and 21 or newer is needed",
         "none": f'executors can\'t run Python: Cannot run program "{absent}": error=2, No such file or '
         "directory",
     }
