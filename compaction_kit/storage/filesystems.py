@@ -82,10 +82,14 @@ def _s3_options(uri: str, bucket: str, spark: SparkSession | None) -> dict[str, 
     conf = spark._jsparkSession.sessionState().newHadoopConf()
 
     def get(name: str) -> str | None:
-        return conf.get(f"fs.s3a.bucket.{bucket}.{name}") or conf.get(f"fs.s3a.{name}")
+        return conf.getTrimmed(f"fs.s3a.bucket.{bucket}.{name}") or conf.getTrimmed(f"fs.s3a.{name}")
 
-    scheme = "http" if get("connection.ssl.enabled") == "false" else "https"
-    options = _s3_endpoint(get("endpoint"), scheme, get("path.style.access") != "true")
+    def is_set(name: str, default: bool) -> bool:
+        general = conf.getBoolean(f"fs.s3a.{name}", default)
+        return bool(conf.getBoolean(f"fs.s3a.bucket.{bucket}.{name}", general))
+
+    scheme = "https" if is_set("connection.ssl.enabled", True) else "http"
+    options = _s3_endpoint(get("endpoint"), scheme, not is_set("path.style.access", False))
     if region := get("endpoint.region"):
         options["region"] = region
     try:

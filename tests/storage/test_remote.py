@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import S3FileSystem
 from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
 from compaction_kit.storage import Store, open_store
 from tests import stores
 from tests.chance import nightly
+from tests.conftest import SetConf
 from tests.refusals import refused
 
 SLOW = (503, "SlowDown")
@@ -46,6 +48,18 @@ def test_a_place_is_relative_to_the_folder_or_a_uri(store: Store, monkeypatch: p
     assert (store.status("p=1/b"), store.is_folder("p=1"), store.status("p=2")) == (None, True, None)
     with pytest.raises(FileNotFoundError):
         store.read("p=1/b")
+
+
+def test_settings_are_read_as_hadoop_reads_them(on_s3: stores.Server, confs: SetConf) -> None:
+    # Another bucket: the file system of the tests' own is open already.
+    filesystem = S3FileSystem(**on_s3.options, allow_bucket_creation=True)
+    filesystem.create_dir("spelled/t")
+    confs("fs.s3a.path.style.access", " True ")
+    confs("fs.s3a.bucket.spelled.connection.ssl.enabled", "FALSE")
+    confs("fs.s3a.endpoint", f" {on_s3.address} ")
+    with filesystem.open_output_stream("spelled/t/a") as file:
+        file.write(b"0123456789")
+    assert open_store("s3a://spelled/t").read("a") == b"0123456789"
 
 
 def test_a_folder_is_listed_by_one_request_and_so_is_all_of_it(store: Store, on_s3: stores.Server) -> None:
