@@ -95,9 +95,9 @@ class Changes(HasTraits):
         # `opened` is changed by jobs and by people, one after another.
         self.changing = threading.RLock()
         self.loading, self.making = Job(), Job(stops="Stop; what was made is deleted")
-        self.running = Job("name", "Stop; what is not committed is undone")
-        self.vacuuming = Job("name", "Stop; files that are deleted by then stay deleted")
-        self.restoring = Job("name", "Stop; nothing is changed unless it is committed by then")
+        self.running = Job(stops="Stop; what is not committed is undone")
+        self.vacuuming = Job(stops="Stop; files that are deleted by then stay deleted")
+        self.restoring = Job(stops="Stop; nothing is changed unless it is committed by then")
         self.searching, self.surveying, self.finding, self.following = (Lookup("root") for _ in range(4))
         self.measuring, self.predicting = Lookup("table"), Lookup("plan")
         # The former versions stay on screen while they are read again.
@@ -121,7 +121,7 @@ class Changes(HasTraits):
             self.running.forget()
 
     def forget(self, *scopes: str) -> None:
-        """Forget the results and answers of these scopes: "root", "name", "table", "files" or "plan"."""
+        """Forget the results and answers of these scopes: "root", "table", "files" or "plan"."""
         for job in self.jobs:
             if job.scope in scopes:
                 job.forget()

@@ -158,7 +158,10 @@ class WorkbenchState(Changes):
             # From here on nothing of the table before can be run, whatever fails below.
             self.opened, self.about, self.query = Opened(pending=bool(self.name)), "", ""
             self.compared = []
-            self.forget("name")
+            # What ended while another table was open is shown when its own is opened again.
+            for job in (self.running, self.vacuuming, self.restoring):
+                if job.about != self.name:
+                    job.forget()
             if not self.name:
                 return
             try:

@@ -67,6 +67,8 @@ class Workbench(Page):
         self.given = state.root
         self.session, self.writing = Job(), Job()
         self._export = partial(self.writing.start, self._write)
+        # The report was of the table before.
+        state.observe(self.writing.forget, "name")
         self.verdict = verdict_part(state)
         to_run = parts.button("Continue to run", "ck-to-run", lambda: self.go_to("Run"), style="primary")
         live(to_run, disabled=lambda: not state.can_run)

@@ -384,8 +384,10 @@ _REPRS = re.compile(r"object at 0x|DataFrame\[|<class |\b[A-Z]\w*(?:Plan|Result|
 
 
 def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
-    own_bench: Workbench, own: Path, folder: Path
+    own_bench: Workbench, own: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # For the report.
+    monkeypatch.chdir(tmp_path)
     bench = own_bench
     open_table(bench, own / "b")
     show(bench, "Run")
@@ -408,6 +410,13 @@ def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
     assert "in 2 bins" in said(bench, "ck-bins-figure")
     for title in ("Files", "Plan"):
         folds(bench, title).selected_index = None
+    click(bench, "ck-export")
+    assert "download" in said(bench, "ck-saved")
+    # What the run did is known when its table is opened again, and the report was of another one.
+    open_table(bench, own / "b")
+    assert not said(bench, "ck-saved")
+    assert "became" in said(bench, "ck-verdict")
+    assert "Undo …" in next_steps(bench)
     show(bench, "Run")
     open_table(bench, own / "else" / "a")
     assert not any(is_shown(at(bench, name, "Run")) for name in ("ck-other-table", "ck-outcome"))
