@@ -14,6 +14,7 @@ from compaction_kit.execute.delta import is_conflict
 from compaction_kit.execute.failures import ContentDiffers
 from compaction_kit.execute.jobs import SparkJob, Watched, run_watched
 from compaction_kit.execute.work import Run, Strategy
+from compaction_kit.log.protocol import columns_of
 from compaction_kit.plan import BinPlan
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sql import quoted
@@ -24,6 +25,8 @@ _CONFS = {
     "spark.databricks.delta.autoCompact.enabled": "false",
     "spark.sql.sources.partitionOverwriteMode": "static",
 }
+# Whether a writer may give the values of an identity column (protocol, "Identity Columns").
+_EXPLICIT = "delta.identity.allowExplicitInsert"
 
 
 class Rewrite(Strategy):
@@ -50,6 +53,10 @@ class Rewrite(Strategy):
             return "only OPTIMIZE sorts rows"
         if metadata.tracks_rows:
             return "the table has row tracking and the ids of its rows would change"
+        fields = metadata.schema["fields"]
+        always = [one["name"] for one in fields if (one.get("metadata") or {}).get(_EXPLICIT) is False]
+        if always:
+            return f"Delta alone gives the values of {', '.join(always)}, GENERATED ALWAYS AS IDENTITY"
         values = {name: plan.source.partitions[f"partition.{name}"] for name in plan.source.partition_columns}
         empty = [name for name, texts in values.items() if pc.any(pc.equal(texts, "")).as_py()]
         if empty:
@@ -144,7 +151,8 @@ def _check_start(run: Run) -> None:
     if not commits or commits[-1].read_version == planned:
         return
     version, start = commits[-1].version, commits[-1].read_version
-    if run.log.snapshot(start).metadata.schema != run.plan.source.snapshot.metadata.schema:
+    read, plan = (one.metadata.schema for one in (run.log.snapshot(start), run.plan.source.snapshot))
+    if columns_of(read) != columns_of(plan):
         raise ContentDiffers(
             f"The table's columns were changed in version {start}, a moment before version {version} rewrote "
             f"it as planned at {planned}, so values of new columns may be missing",

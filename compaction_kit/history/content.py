@@ -22,6 +22,7 @@ from compaction_kit.handle import Handle
 from compaction_kit.history.readable import FilesByVersion
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.paths import one_array
+from compaction_kit.log.protocol import columns_of
 from compaction_kit.log.snapshot import Snapshot, file_keys
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS
 from compaction_kit.reads import frame_at
@@ -35,12 +36,6 @@ _REWRITES = ("OPTIMIZE", "REORG")
 # What Delta needs of an add action to read the file.
 _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
 _NOTHING = Fingerprint(0, (0, 0))
-# Fields of a schema that no row depends on.
-HIGH_WATER_MARK = "delta.identity.highWaterMark"
-UNREAD = (
-    *("comment", "CURRENT_DEFAULT", HIGH_WATER_MARK),
-    *("nullable", "containsNull", "valueContainsNull"),
-)
 
 
 @dataclass(frozen=True)
@@ -191,15 +186,6 @@ def _judge(commit: dict[str, Any], added: int | None, removed: int | None) -> st
         return PROVED
     is_rewrite = commit["operation"] in _REWRITES or has_tag(commit["user_metadata"])
     return COUNTED if is_rewrite else None
-
-
-def columns_of(schema: Any, dropped: Sequence[str] = UNREAD) -> Any:
-    """Return a schema without some fields: those that no row depends on, such as comments."""
-
-    def drop(fields: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in fields.items() if name not in dropped}
-
-    return json.loads(json.dumps(schema), object_hook=drop)
 
 
 def _numbers(schemas: Sequence[Any]) -> np.ndarray:

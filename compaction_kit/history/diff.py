@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import IDENTICAL, PROVED, UNREAD, changed_rows, columns_of, read_content
+from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, read_content
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
+from compaction_kit.log.protocol import UNREAD, columns_of
 from compaction_kit.log.snapshot import Snapshot, file_keys
 from compaction_kit.records import Record
 from compaction_kit.text import format_count, format_list, format_size, parse_count

@@ -17,9 +17,9 @@ from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import HIGH_WATER_MARK, columns_of
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_files_by_version
+from compaction_kit.log.protocol import HIGH_WATER_MARK, columns_of
 from compaction_kit.log.snapshot import file_keys, without
 from compaction_kit.records import Plan, Record
 from compaction_kit.retention import GUARD, PROPERTY

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,12 @@ READER_FEATURES = frozenset(
 _MANAGED = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 # The properties that name the columns for row ids and row commit versions (protocol, "Row Tracking").
 ROW_COLUMNS = [f"delta.rowTracking.materializedRow{name}ColumnName" for name in ("Id", "CommitVersion")]
+# Fields of a schema that no row depends on.
+HIGH_WATER_MARK = "delta.identity.highWaterMark"
+UNREAD = (
+    *("comment", "CURRENT_DEFAULT", HIGH_WATER_MARK),
+    *("nullable", "containsNull", "valueContainsNull"),
+)
 DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
@@ -101,6 +107,15 @@ class Metadata:
     def column_types(self) -> dict[str, Any]:
         """The Delta type of each top-level column: a name such as "long", or an object if nested."""
         return {field["name"]: field["type"] for field in self.schema["fields"]}
+
+
+def columns_of(schema: Any, dropped: Sequence[str] = UNREAD) -> Any:
+    """Return a schema without some fields: those that no row depends on, such as comments."""
+
+    def drop(fields: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in fields.items() if name not in dropped}
+
+    return json.loads(json.dumps(schema), object_hook=drop)
 
 
 def _names(action: Mapping[str, Any], field: str) -> tuple[str, ...]:

@@ -126,6 +126,19 @@ def test_rows_appended_a_moment_before_it_begins_survive(
     assert texts(spark, flat) == sorted(str(Row(id=i)) for i in range(70))
 
 
+def test_numbers_given_by_an_identity_column_a_moment_before_it_begins_are_no_other_columns(
+    spark: SparkSession, flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = handmade.metadata()
+    mark = '{"delta.identity.highWaterMark": 70}'
+    head["metaData"]["schemaString"] = head["metaData"]["schemaString"].replace("{}", mark)
+    more = handmade.write_data(flat, "more.parquet", rows_from(60))
+    just_before_delta_begins(monkeypatch, lambda: handmade.write_commit(flat, 1, [head, more]))
+    result = open_table(flat).plan_compaction().run(strategy="rewrite")
+    assert (result.versions, result.verified) == ((2,), True)
+    assert len(texts(spark, flat)) == 70
+
+
 @pytest.mark.nightly
 def test_what_the_session_has_cached_is_not_what_is_written(spark: SparkSession, flat: Path) -> None:
     cached = spark.read.format("delta").load(str(flat)).cache()
@@ -219,6 +232,18 @@ TRACKED = {
     "delta.rowTracking.materializedRowIdColumnName": "_row-id-col-1",
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-1",
 }
+
+
+def test_a_column_whose_values_delta_alone_gives_is_refused_before_anything_starts(flat: Path) -> None:
+    head = handmade.metadata()
+    always = {"delta.identity.start": 0, "delta.identity.step": 1}
+    always |= {"delta.identity.allowExplicitInsert": False}
+    head["metaData"]["schemaString"] = head["metaData"]["schemaString"].replace("{}", json.dumps(always))
+    protocol = handmade.protocol()
+    protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": ["identityColumns"]}
+    handmade.write_commit(flat, 1, [protocol, head])
+    run, words = open_table(flat).plan_compaction().run, "the values of id, GENERATED ALWAYS AS IDENTITY"
+    refused(run, errors.UnsupportedTableError, words, strategy="rewrite")
 
 
 @pytest.mark.parametrize(
