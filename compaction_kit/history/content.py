@@ -43,13 +43,13 @@ class SameContent:
     """Which versions, from `first` on, are known to have the same rows and columns.
 
     `states` are equal for equal sets of live files and equal schemas. `groups` has for each version the
-    lowest one that is known to have the same content; for `counted` groups only row counts say so.
+    lowest one that is known to have the same content, and `proved` the lowest one that proofs alone lead to.
     """
 
     first: int
     states: np.ndarray
     groups: np.ndarray
-    counted: set[int]
+    proved: np.ndarray
 
     def evidence(self, version: int, other: int) -> str | None:
         """Return how it is known that two versions have the same content; None if it isn't known."""
@@ -58,7 +58,7 @@ class SameContent:
             return None
         if self.states[version] == self.states[other]:
             return IDENTICAL
-        return COUNTED if self.groups[version] in self.counted else PROVED
+        return PROVED if self.proved[version] == self.proved[other] else COUNTED
 
 
 def read_content(needs: FilesByVersion) -> SameContent:
@@ -88,13 +88,19 @@ def read_content(needs: FilesByVersion) -> SameContent:
             counts = counts or row_counts(needs)
             rewrites[i] = _judge(commit, *counts[i])
     states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
-    groups = needs.versions
+    proofs = {i for i, evidence in rewrites.items() if evidence == PROVED}
+    known = {i for i, evidence in rewrites.items() if evidence}
+    return SameContent(first, states, _groups(states, first, known), _groups(states, first, proofs))
+
+
+def _groups(states: np.ndarray, first: int, rewrites: set[int]) -> np.ndarray:
+    """Return for each version, by number from `first` on, the lowest one with the same content."""
+    groups = np.arange(first, first + len(states))
     lowest: dict[int, int] = {}
     for i, state in enumerate(states.tolist()):
-        groups[i] = groups[i - 1] if rewrites.get(i) else lowest.get(state, first + i)
+        groups[i] = groups[i - 1] if i in rewrites else lowest.get(state, first + i)
         lowest.setdefault(state, int(groups[i]))
-    counted = {int(groups[i]) for i, evidence in rewrites.items() if evidence == COUNTED}
-    return SameContent(first, states, groups, counted)
+    return groups
 
 
 def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint, Fingerprint]:

@@ -204,6 +204,18 @@ def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
     assert table.versions()["same_content_by"].to_pylist() == [grade, grade, None]
 
 
+def test_a_proof_stays_one_beside_a_rewrite_whose_row_counts_agree(tmp_path: Path) -> None:
+    names = ("OPTIMIZE", "proved", "proved")
+    rewrites = [
+        [{"commitInfo": INFOS[name]}, *map(unchanged, (remove(old), add(new)))]
+        for name, old, new in zip(names, "abc", "bcd", strict=True)
+    ]
+    table = open_table(write_log(tmp_path, [add("a")], *rewrites))
+    found = {other: table.diff(3, other).same_content_by for other in range(3)}
+    assert found == {0: "row counts agree", 1: "proved", 2: "proved"}
+    assert table.plan_restore(1).explain().startswith("The rows stay the same: proved.")
+
+
 @pytest.mark.usefixtures("spark")
 def test_a_proof_stays_with_the_commit(changed: Path) -> None:
     result = open_table(changed).plan_compaction().run(strategy="arrow")
