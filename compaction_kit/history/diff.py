@@ -77,7 +77,7 @@ class Diff(Record):
             "files": f"{self.num_files_added:,} added, {self.num_files_removed:,} removed",
             "bytes": f"{format_size(self.bytes_added)} added, {format_size(self.bytes_removed)} removed",
             "rows in them": f"{added} added, {removed} removed",
-            "commits that change data": format_list(changing, _MOST_COMMITS) or "none",
+            "commits with dataChange=true": format_list(changing, _MOST_COMMITS) or "none",
             "content": content,
         }
 

@@ -300,7 +300,7 @@ def test_a_diff_has_the_files_of_one_side_alone_with_their_live_rows(changed_thr
     assert says in "|".join(diff.facts().values())
     assert open_table(changed_thrice).diff(3, 0).commits == diff.commits
     none = open_table(changed_thrice).diff(3, 3).facts()
-    assert (none["rows in them"], none["commits that change data"]) == ("0 added, 0 removed", "none")
+    assert (none["rows in them"], none["commits with dataChange=true"]) == ("0 added, 0 removed", "none")
     assert open_table(changed_thrice).versions()["records_change"].to_pylist() == [10, None, -3, 0]
     # Another version may have other partition columns.
     other = metadata({"id": "long", "q": "string"}, ["q"]), remove("b"), add("c", partition={"q": "2"})
