@@ -91,12 +91,13 @@ def extents(
         files = files.sort_by([("low", "ascending"), ("high", "ascending")])
         _draw_extents(axis, files, values, has_cubes)
         if len(values):
-            ticks = np.linspace(values[0], values[-1], _MOST_TICKS // len(panels))
+            ticks = np.unique(np.linspace(values[0], values[-1], _MOST_TICKS // len(panels)))
             axis.set_xticks(ticks, [style.short(label(tick), 16) for tick in ticks.tolist()])
-            # Labels that are wider than the others stay within the figure.
-            first, *_, last = axis.get_xticklabels()
-            first.set_horizontalalignment("left")
-            last.set_horizontalalignment("right")
+            if len(ticks) > 1:
+                # Labels that are wider than the others stay within the figure.
+                first, *_, last = axis.get_xticklabels()
+                first.set_horizontalalignment("left")
+                last.set_horizontalalignment("right")
         axis.set_xlabel(style.short(column))
         if len(panels) > 1:
             axis.set_title(name, loc="left", fontsize=9, color=INK)
@@ -112,7 +113,7 @@ def _draw_extents(axis: Axes, files: pa.Table, values: np.ndarray, has_cubes: bo
     table = files.take(pa.array(places))
     lows, highs = (values[table[name].to_numpy()] for name in ("low", "high"))
     # A file of one value is to be seen too.
-    least = 0.004 * (values[-1] - values[0] or 1) if len(values) else 1
+    least = 0.004 * (values[-1] - values[0] or abs(values[-1]) or 1) if len(values) else 1
     is_new = has_cubes & ~table["in_cube"].to_numpy()
     tops = np.arange(len(places)) + 0.1 * few
     for which, look in ((~is_new, _IN_CUBES["in a cube"]), (is_new, _NEW)):

@@ -99,6 +99,16 @@ def test_extents_are_drawn_between_the_values_that_bound_files(
     assert paths[1].width > 0.4 * width
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_extent_of_one_value_is_seen(tmp_path: Path) -> None:
+    adds = [add(name, *["2026-01-01T00:00:00.000Z"] * 2) for name in "xy"]
+    table = handmade.write_log(tmp_path, [handmade.metadata({"a": "timestamp"}), *adds])
+    (axis,) = open_table(table).files().plot_extents("a").axes
+    bars = [path.get_extents() for bars in axis.collections for path in bars.get_paths()]
+    assert [bar.width for bar in bars] == [np.ptp(axis.get_xlim())] * 2
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["2026-01-01 00:00"]
+
+
 def test_extents_before_and_after_are_on_one_scale(tmp_path: Path) -> None:
     before = [add("x", 0, 50), add("y", 10, 100)]
     after = [handmade.remove("x"), handmade.remove("y"), add("v", 0, 40, "1"), add("w", 41, 120, "1")]
