@@ -184,11 +184,12 @@ def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
     largest = max(float(top.max(initial=0)), orphaned_bytes, 1.0)
     axis.set(ylabel="data files", ylim=(0, largest * 1.05))
     style.size_ticks(axis.yaxis, largest, 4)
-    style.legend(axis, "upper left")
+    if top.any() or orphaned_bytes:
+        style.legend(axis, "upper left")
     style.calm(axis, "y")
     _draw_strip(figure, strip, versions)
     start = min(edges[0], versions["version"][0].as_py() - 0.5)
-    ticks = MaxNLocator(integer=True).tick_values(start + 0.5, numbers[-1])
+    ticks = MaxNLocator(integer=True, min_n_ticks=1).tick_values(start + 0.5, numbers[-1])
     strip.set(xlabel="version", xlim=(start, right))
     strip.set_xticks([tick for tick in ticks if start < tick <= numbers[-1]])
     return figure

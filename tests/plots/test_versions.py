@@ -111,6 +111,14 @@ def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> Non
     assert sorted((box.x0, box.width) for box in boxes) == [(-0.5, 1), (0.5, 2), (2.5, 1), (3.5, 1)]
 
 
+@pytest.mark.filterwarnings("error")
+def test_storage_of_one_empty_version_is_drawn() -> None:
+    columns = {name: [0] for name in ("live_bytes", "tombstoned_bytes", "gone_bytes")}
+    figure = Storage(pa.table({"version": [0]} | columns), 0).plot(VERSIONS[:1])
+    assert figure.get_suptitle() == "0 B live, 0 B tombstoned"
+    assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["0"]
+
+
 def test_the_strip_of_versions_says_how_many_can_be_read() -> None:
     figure = plots.readability(VERSIONS)
     assert figure.get_suptitle() == "1 of 5 versions can be read"
