@@ -121,7 +121,6 @@ def commit_restore(
         raise StalePlanError.at(versions[0], int(transaction.readVersion()))
     if not is_same:
         return False
-    transaction.updateMetadata(old.metadata(), False)
     utils, some = java_class(spark, _PYTHON_UTILS), java_class(spark, "scala.Some")
     domains, lines = getattr(java_class(spark, f"{_DELTA}.DomainMetadataUtils$"), "MODULE$"), [*actions]
     # It would read the whole log to find none.

@@ -164,6 +164,16 @@ def test_a_restore_whose_files_are_gone_lists_them_and_is_refused(
     assert any(path.startswith("deletion_vector_") for path in missing)
 
 
+def test_a_compaction_of_columns_that_spark_would_not_name_is_undone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for number in range(2):
+        deltalake.write_deltalake(tmp_path, pa.table({"order date": [number]}), mode="append")
+    table = open_table(tmp_path, spark)
+    table.plan_compaction().run()
+    assert table.plan_restore(1).run().as_planned
+
+
 def test_the_latest_version_and_one_that_lost_its_commit_can_not_be_restored(changed: Path) -> None:
     plan = partial(open_table(changed).plan_restore, 4)
     refused(plan, errors.InvalidArgumentError, "version=4 is the latest")
