@@ -17,8 +17,7 @@ from tests.chance import nightly
 from tests.folders import listing
 from tests.rows import texts
 
-# Paths of a file n, in the folder f of a partition of the table t or in the folder o beside the table, both
-# in the folder b.
+# Paths of a file n, in the folder f of the table t or in the folder o beside it, both in the folder b.
 FORMS = [
     *("{f}{n}", "{b}/t/{f}{n}", "file:{b}/t/{f}{n}", "file:{b}/link/{f}{n}", "{f}%66{n}", "{f}a%2525{n}"),
     *("../o/{n}", "{b}/o/{n}", "file:{b}/o/{n}", "sub/{n}", "_hidden/{n}", "o%2F..%2F..%2Fo%2F{n}"),
@@ -28,24 +27,27 @@ FORMS = [
 class World:
     """A table t that is yet to be written, beside a folder o and a link to the table."""
 
-    def __init__(self, base: Path):
-        self.base, self.table = base, base / "t"
+    def __init__(self, base: Path, partitioned: bool = False):
+        self.base, self.table, self.partitioned = base, base / "t", partitioned
         self.table.mkdir()
         (base / "o").mkdir()
         (base / "link").symlink_to(self.table)
 
     def path(self, number: int, form: str, value: str) -> str:
-        return form.format(b=self.base, n=f"f{number}", f=f"p={value}/")
+        names = {"b": str(self.base), "n": f"f{number}"}
+        return form.format(f=f"p={value}/" if self.partitioned else "", **names)
 
     def add(self, number: int, form: str, value: str = "1") -> handmade.Action:
         path = self.path(number, form, value)
         place = places(canonical_paths(pa.array([path])), open_store(str(self.table)))[0].as_py()
-        action = handmade.write_data(self.table, place, pa.table({"id": [number, -number]}), {"p": value})
+        partition = {"p": value} if self.partitioned else None
+        action = handmade.write_data(self.table, place, pa.table({"id": [number, -number]}), partition)
         action["add"]["path"] = path
         return action
 
     def write(self, *commits: list[handmade.Action]) -> Path:
-        begin = [handmade.metadata({"id": "long", "p": "string"}, ["p"])]
+        columns = {"id": "long"} | ({"p": "string"} if self.partitioned else {})
+        begin = [handmade.protocol(), handmade.metadata(columns, list(columns)[1:])]
         return handmade.write_log(self.table, begin, *commits)
 
     def outside(self) -> dict[str, tuple[int, int]]:
@@ -94,7 +96,7 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
 def test_paths_of_every_kind_are_read_and_compacted_as_delta_does(
     spark: SparkSession, tmp_path: Path, strategy: str, with_link: bool
 ) -> None:
-    world = World(tmp_path)
+    world = World(tmp_path, partitioned=True)
     forms = [form for form in FORMS if with_link or "/link/" not in form]
     files = [(number, form, "12"[number % 2]) for number, form in enumerate(forms)]
     # To Delta some of these are the paths that were added, and some are other ones.
@@ -104,7 +106,7 @@ def test_paths_of_every_kind_are_read_and_compacted_as_delta_does(
 
 
 def test_arrow_writes_through_no_link_that_leaves_the_table(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world = World(tmp_path, partitioned=True)
     (world.table / "p=1").symlink_to(tmp_path / "o")
     world.write([world.add(number, "{f}{n}") for number in range(3)])
     before = world.outside()
@@ -119,7 +121,7 @@ def test_a_file_elsewhere_is_never_taken_for_local(spark: SparkSession, tmp_path
     decoy = world.table / path
     decoy.parent.mkdir(parents=True, exist_ok=True)
     decoy.write_bytes((world.table / "f0").read_bytes())
-    world.write([action, handmade.add(path, action["add"]["size"], {"p": "1"})])
+    world.write([action, handmade.add(path, action["add"]["size"])])
     before = listing(world.table)
     plan = open_table(world.table, spark).plan_compaction()
     assert plan.num_bins == 1
