@@ -29,7 +29,7 @@ from tests.execute.meanwhile import commit_behind, once, once_rewriting
 from tests.execute.test_proof import spoil
 from tests.execute.test_run import stop_at
 from tests.refusals import refused
-from tests.rows import texts
+from tests.rows import by_spark, on_disk, texts
 from tests.stores import BUCKET
 from tests.widgets.pages import at, words
 
@@ -80,7 +80,7 @@ def wide(tmp_path: Path) -> Path:
 def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> None:
     assert SparkContext._gateway is None
     table = ck.open_table(changed)
-    before, seen, values = texts(spark, changed), list[Progress](), set[str | None]()
+    before, seen, values = on_disk(changed, 4), list[Progress](), set[str | None]()
     plan = table.plan_compaction(min_file_size="1 MiB", max_file_size="1 MiB")
 
     def watch(progress: Progress) -> None:
@@ -94,7 +94,7 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
     assert result.fingerprint is not None
     assert result.fingerprint.num_rows == len(before) == 1050
     assert result.measure_reads("id < 3", repeats=1).same_result
-    assert texts(spark, changed) == before
+    assert by_spark(spark, changed) == before
     # The plan's threshold for the time of OPTIMIZE, and then the user's own again.
     assert values == ({"12345"} if strategy == "rewrite" else {"12345", str(2**20)})
     fractions = [progress.fraction for progress in seen]
@@ -111,10 +111,10 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
 
 @pytest.mark.works("Spark Connect", "rewrite", "restore", "manifests", "vacuum", "survey")
 def test_the_rest_of_the_path(spark: SparkSession, changed: Path) -> None:
-    table, before = ck.open_table(changed), texts(spark, changed)
+    table, before = ck.open_table(changed), on_disk(changed, 4)
     refused(table.plan_vacuum, errors.InvalidArgumentError, CHECK, retention="0 hours")
     assert afterwards(table) == AFTERWARDS
-    assert texts(spark, changed) == before
+    assert by_spark(spark, changed) == before
     assert ck.survey(changed.parent).to_arrow()["num_files"].to_pylist() == [21]
 
 
@@ -149,11 +149,11 @@ def test_a_cancelled_run_leaves_what_the_error_says(spark: SparkSession, wide: P
 
 
 def test_content_that_differs_is_undone(spark: SparkSession, changed: Path) -> None:
-    before, files = texts(spark, changed), folders.data_files(changed)
+    before, files = on_disk(changed, 4), folders.data_files(changed)
     progress = once("Comparing", lambda: spoil(changed, files))
     words = "the table was restored to version 4, as version 6"
     refused(ck.open_table(changed).plan_compaction().run, errors.VerificationError, words, progress=progress)
-    assert texts(spark, changed) == before
+    assert by_spark(spark, changed) == before
 
 
 def test_what_others_do_meanwhile(spark: SparkSession, wide: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path:
     result = table.plan_compaction().run()
     assert (result.strategy, result.as_planned, result.verified) == ("optimize", True, True)
     assert result.num_files_removed == 21
-    assert texts(spark, f"s3a://{name}") == texts(spark, shaped)
+    assert by_spark(spark, f"s3a://{name}") == on_disk(shaped)
 
 
 @pytest.mark.works("Spark Connect", "workbench")

@@ -22,12 +22,11 @@ from compaction_kit import errors, interop
 from compaction_kit.session import cache_folder, find_java_home
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.workbench import Workbench
-from tests import over_connect, stores
+from tests import over_connect, rows, stores
 from tests.cluster import connect_server
 from tests.conftest import QUICK, SetConf
 from tests.elsewhere import AFTERWARDS, afterwards
 from tests.refusals import refused
-from tests.rows import texts
 
 pytestmark = [
     pytest.mark.spark,
@@ -89,7 +88,7 @@ def test_a_table_is_seen_and_compacted(put: Put, spark: SparkSession, shaped: Pa
     assert "can't reach hdfs://" in result.reason or result.strategy == "arrow"
     assert (result.as_planned, result.verified, result.versions) == (True, True, (5,))
     assert table.files().num_files == plan.num_files_added == 3
-    assert texts(spark, uri) == texts(spark, shaped)
+    assert rows.by_spark(spark, uri) == rows.on_disk(shaped, 4)
 
 
 @pytest.mark.works("S3", *LATER, when="s3")
@@ -100,7 +99,7 @@ def test_a_table_is_rewritten_restored_listed_in_a_manifest_and_vacuumed(
 ) -> None:
     uri = put(shaped, f"lake/{tmp_path.name}")
     assert afterwards(ck.open_table(uri, spark)) == AFTERWARDS
-    assert texts(spark, uri) == texts(spark, shaped)
+    assert rows.by_spark(spark, uri) == rows.on_disk(shaped, 4)
 
 
 @pytest.mark.works("S3", "workbench", when="s3")
