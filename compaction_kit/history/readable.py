@@ -13,11 +13,8 @@ import pyarrow.compute as pc
 from compaction_kit.folder import Folder, look_through
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
-from compaction_kit.log.actions import CORE, file_actions
-from compaction_kit.log.listing import commits_by_version
 from compaction_kit.log.paths import deletion_vector_file, is_remote, places
 from compaction_kit.log.snapshot import Snapshot
-from compaction_kit.log.sources import commit_sources
 from compaction_kit.retention import GUARD, cutoff, table_retention
 
 YES, BLOCKED, MISSING, LOG_GONE = "yes", "blocked", "missing files", "log gone"
@@ -127,31 +124,16 @@ class FilesByVersion:
     @cached_property
     def tombstones(self) -> pa.Table:
         """The tombstones of the latest version: path (string), time (ms since 1970), is_data (bool)."""
-        removes = self.snapshot.tombstones
-        # Delta counts a tombstone without a time as one of 1970 (RemoveFile.delTimestamp).
-        times = pc.fill_null(removes["deletion_timestamp"], 0)
-        files = pa.table({"path": places(removes["path"], self.snapshot.store), "time": times})
-        return self._with_vectors(files, removes["deletion_vector_id"])
+        return self._dead(self.snapshot.tombstones)
 
-    def young_tombstones(self, cutoff: int) -> pa.Table:
-        """Return the tombstones from a time on (ms since 1970)."""
-        return self.tombstones.filter(pc.greater_equal(self.tombstones["time"], cutoff))
-
-    def removed_since(self, cutoff: int) -> list[pa.ChunkedArray]:
-        """Return the paths of files that commits in the log removed from a time on (ms since 1970).
-
-        Among these commits are those that no version can be read from any more.
-        """
-        is_late = pc.greater_equal(self.commits["files_removed_at"].cast(pa.int64()), cutoff)
-        store, commits = self.snapshot.store, commits_by_version(self.log.list_files())
-        late = [commits[version] for version in self.commits["version"].filter(is_late).to_pylist()]
-        paths = []
-        for source in commit_sources(store, late):
-            actions = file_actions(source.rows(CORE), 0)
-            removes = actions.filter(pc.invert(actions["is_add"]))
-            files = pa.table({"path": places(removes["path"], store)})
-            paths.append(self._with_vectors(files, removes["deletion_vector_id"])["path"])
-        return paths
+    def young_tombstones(self, since: int) -> pa.Table:
+        """Return the tombstones from a time on (ms since 1970), as far as the log has them."""
+        found = [self.tombstones]
+        # A checkpoint drops those that are older than the table's own retention; commits keep them.
+        if since < cutoff(datetime.now(UTC), self.retention):
+            found += map(self._dead, self.log.removals())
+        tombstones = pa.concat_tables(found)
+        return tombstones.filter(pc.greater_equal(tombstones["time"], since))
 
     def of_version(self, version: int) -> pa.Array:
         """Return the paths of the files that a version needs."""
@@ -189,6 +171,12 @@ class FilesByVersion:
     def missing_of(self, version: int) -> list[str]:
         """Return the paths that a version needs and that aren't on disk, sorted."""
         return sorted({*self.of_version(version).to_pylist()} & {*self.missing.to_pylist()})
+
+    def _dead(self, removes: pa.Table) -> pa.Table:
+        # Delta counts a tombstone without a time as one of 1970 (RemoveFile.delTimestamp).
+        times = pc.fill_null(removes["deletion_timestamp"], 0)
+        files = pa.table({"path": places(removes["path"], self.snapshot.store), "time": times})
+        return self._with_vectors(files, removes["deletion_vector_id"])
 
     def _with_vectors(self, files: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
         """Add is_data, and a row for the file of each deletion vector; inline vectors have no file."""

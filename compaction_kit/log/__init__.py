@@ -19,7 +19,7 @@ from compaction_kit.log.commits import (
     in_turn,
     last_operation,
 )
-from compaction_kit.log.lifetimes import file_lifetimes
+from compaction_kit.log.lifetimes import file_lifetimes, file_removals
 from compaction_kit.log.lines import Action, commit_actions
 from compaction_kit.log.listing import (
     LogFile,
@@ -254,6 +254,15 @@ class TransactionLog:
             partition (string, its partition values one after another).
         """
         return self._read_lifetimes(tuple(self.list_files()))
+
+    def removals(self) -> list[pa.Table]:
+        """Return the remove actions of all commits in the log, also of those before `readable_range`.
+
+        Returns:
+            Tables with a row per action: path and deletion_vector_id (string), deletion_timestamp (int64, ms
+            since 1970), and what else `log.actions` lists.
+        """
+        return file_removals(self._store, self.list_files())
 
     def readable_range(self) -> range:
         """Return the versions whose state can be read from the log, up to the latest."""

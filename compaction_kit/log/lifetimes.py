@@ -39,6 +39,18 @@ def file_lifetimes(store: Store, files: Sequence[LogFile]) -> tuple[Snapshot, pa
     return first, _lives(pa.concat_tables(actions), store)
 
 
+def file_removals(store: Store, files: Sequence[LogFile]) -> list[pa.Table]:
+    """Read the remove actions of all commits; see `TransactionLog.removals`."""
+    removals = []
+    for source in commit_sources(store, [*commits_by_version(files).values()]):
+        raw = source.rows([*CORE, "deletion_timestamp"])
+        actions = file_actions(raw, 0)
+        times = column(raw, "remove", "deletion_timestamp").take(one_array(actions["row"]))
+        actions = actions.append_column("deletion_timestamp", times)
+        removals.append(actions.filter(pc.invert(actions["is_add"])))
+    return removals
+
+
 def _partition_columns(first: Snapshot, sources: Sequence[JsonSource]) -> list[str]:
     """Return the partition columns that files had since a version, by their names in the log."""
     schemas = [first.metadata]

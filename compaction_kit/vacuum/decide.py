@@ -20,7 +20,6 @@ from compaction_kit.retention import (
     IGNORE_RETAIN,
     LOG_PROPERTY,
     PROPERTY,
-    cutoff,
     in_words,
     parse_retention,
 )
@@ -94,15 +93,12 @@ def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int)
     files = needs.folder.files
     paths = files["path"].combine_chunks()
     old = pc.less(files["modification_time"], since).combine_chunks()
-    # Checkpoints have no tombstones that are older than the table's own retention.
-    is_longer = since < cutoff(at, needs.retention)
-    by_commits = needs.removed_since(since) if is_longer else []
     # The first reason that applies to a file counts.
     reasons = {
         "live, but a plain VACUUM deletes it": pc.and_(_is_among(paths, _unknown_to_vacuum(needs)), old),
         "live": _is_among(paths, needs.live.filter(needs.live["is_data"])["path"]),
         VECTORS: _is_among(paths, needs.live["path"]),
-        "removed within the retention": _is_among(paths, needs.young_tombstones(since)["path"], *by_commits),
+        "removed within the retention": _is_among(paths, needs.young_tombstones(since)["path"]),
         "written within the retention": pc.invert(old),
         NEEDED: _is_among(paths, *map(needs.of_version, keep)),
         # Hadoop reads the text before a colon as a scheme, and VACUUM fails there: at a path with a colon in
