@@ -165,7 +165,7 @@ def _parsed(spark: SparkSession, actions: Iterable[str]) -> Any:
         log.mkdir()
         table = [json.dumps({"protocol": _PROTOCOL}), json.dumps({"metaData": _METADATA})]
         for version, lines in enumerate((table, actions)):
-            (log / f"{version:020d}.json").write_text("\n".join(lines) + "\n")
+            (log / f"{version:020d}.json").write_text("".join(f"{line}\n" for line in lines))
             checksum = _CHECKSUM | {"protocol": _PROTOCOL, "metadata": _METADATA}
             (log / f"{version:020d}.crc").write_text(json.dumps(checksum))
         delta_log = _delta_log(spark, uri(Path(scratch)))

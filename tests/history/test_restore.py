@@ -64,6 +64,9 @@ def test_a_restore_is_refused_while_the_guard_blocks_it_and_commits_what_delta_s
     restore(spark, str(other), target)
     assert committed(table, 5) == committed(other, 5)
     refused(plan.run, errors.StalePlanError, "made at version 4 and the table is at 5")
+    again = open_table(table, spark).plan_restore(target)
+    assert (again.is_empty, again.run().version) == (True, 6)
+    assert handmade.actions_of(table, 6, "add") == handmade.actions_of(table, 6, "remove") == []
 
 
 @pytest.mark.nightly
