@@ -199,7 +199,7 @@ def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) ->
         if _TOO_OLD in str(error):
             reason = (
                 "is older than the table's delta.deletedFileRetentionDuration, and Delta refuses to read it: "
-                f"measure a newer version, or set {GUARD}=false in the session"
+                f"choose a newer version, or set {GUARD}=false in the session"
             )
         raise InvalidArgumentError(f"{name}={version} {reason}.") from None
 
