@@ -126,14 +126,14 @@ class FilesByVersion:
         """The tombstones of the latest version: path (string), time (ms since 1970), is_data (bool)."""
         return self._dead(self.snapshot.tombstones)
 
-    def young_tombstones(self, since: int) -> pa.Table:
-        """Return the tombstones from a time on (ms since 1970), as far as the log has them."""
+    def young_tombstones(self, at: datetime, retention: timedelta) -> pa.Table:
+        """Return the tombstones that are younger than a retention at a time, as far as the log has them."""
         found = [self.tombstones]
         # A checkpoint drops those that are older than the table's own retention; commits keep them.
-        if since < cutoff(datetime.now(UTC), self.retention):
+        if retention > self.retention:
             found += map(self._dead, self.log.removals())
         tombstones = pa.concat_tables(found)
-        return tombstones.filter(pc.greater_equal(tombstones["time"], since))
+        return tombstones.filter(pc.greater_equal(tombstones["time"], cutoff(at, retention)))
 
     def of_version(self, version: int) -> pa.Array:
         """Return the paths of the files that a version needs."""

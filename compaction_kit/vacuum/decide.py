@@ -20,6 +20,7 @@ from compaction_kit.retention import (
     IGNORE_RETAIN,
     LOG_PROPERTY,
     PROPERTY,
+    cutoff,
     in_words,
     parse_retention,
 )
@@ -81,24 +82,24 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
     return tuple(given)
 
 
-def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int) -> dict[str, Any]:
+def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, retention: timedelta) -> dict[str, Any]:
     """Return what a vacuum at a time deletes and what that costs, as fields of `VacuumPlan`.
 
-    All files of the versions `keep` are kept, and files removed or written since a time (ms since 1970).
+    All files of the versions `keep` are kept, and files removed or written within the retention.
 
     Raises:
         UnsupportedTableError: The log names a file of the table's folder through a symbolic link.
     """
     _refuse_links(needs)
-    files = needs.folder.files
+    files, young = needs.folder.files, needs.young_tombstones(at, retention)
     paths = files["path"].combine_chunks()
-    old = pc.less(files["modification_time"], since).combine_chunks()
+    old = pc.less(files["modification_time"], cutoff(at, retention)).combine_chunks()
     # The first reason that applies to a file counts.
     reasons = {
         "live, but a plain VACUUM deletes it": pc.and_(_is_among(paths, _unknown_to_vacuum(needs)), old),
         "live": _is_among(paths, needs.live.filter(needs.live["is_data"])["path"]),
         VECTORS: _is_among(paths, needs.live["path"]),
-        "removed within the retention": _is_among(paths, needs.young_tombstones(since)["path"]),
+        "removed within the retention": _is_among(paths, young["path"]),
         "written within the retention": pc.invert(old),
         NEEDED: _is_among(paths, *map(needs.of_version, keep)),
         # Hadoop reads the text before a colon as a scheme, and VACUUM fails there: at a path with a colon in
@@ -111,7 +112,7 @@ def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, since: int)
     kept = files.filter(pa.array(numbers >= 0)).append_column("reason", names).group_by("reason")
     counts = kept.aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
     counts = counts.rename_columns(["reason", "num_files", "size_bytes"])
-    deleted, folders = files.filter(pa.array(numbers < 0)).sort_by("path"), _empty_directories(needs, since)
+    deleted, folders = files.filter(pa.array(numbers < 0)).sort_by("path"), _empty_directories(needs, young)
     gone = deleted["path"].combine_chunks()
     return {
         "files": _deleted(deleted, needs),
@@ -232,14 +233,14 @@ def _deleted(files: pa.Table, needs: FilesByVersion) -> pa.Table:
     )
 
 
-def _empty_directories(needs: FilesByVersion, since: int) -> tuple[str, ...]:
+def _empty_directories(needs: FilesByVersion, young: pa.Table) -> tuple[str, ...]:
     """Return the empty folders that aren't named by data files that are kept.
 
     VACUUM lists other folders too. It deletes one that holds empty folders only if these go before it, in
     no certain order (VacuumCommand.gc), so that only the empty ones are given to it.
     """
     occupied: set[str] = set()
-    for files in (needs.live, needs.young_tombstones(since)):
+    for files in (needs.live, young):
         folders = pc.replace_substring_regex(files["path"].filter(files["is_data"]), "/?[^/]*$", "")
         for path in pc.unique(folders).to_pylist():
             while path and path not in occupied:

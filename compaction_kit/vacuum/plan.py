@@ -15,7 +15,7 @@ from compaction_kit.folder import COLUMNS, WithFiles
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import YES, FilesByVersion, read_files_by_version
 from compaction_kit.records import Plan
-from compaction_kit.retention import IGNORE_RETAIN, cutoff, in_words
+from compaction_kit.retention import IGNORE_RETAIN, in_words
 from compaction_kit.text import (
     as_html_table,
     format_count,
@@ -225,7 +225,7 @@ def plan_vacuum(
     needs = read_files_by_version(handle)
     chosen = decide.vacuum_retention(handle, needs.retention, retention)
     keep = decide.check_versions(needs, keep_versions)
-    decided = decide.decide(needs, keep, moment, cutoff(moment, chosen))
+    decided = decide.decide(needs, keep, moment, chosen)
     return VacuumPlan(handle, needs.latest, moment, chosen, needs.retention, keep, **decided)
 
 
@@ -248,7 +248,7 @@ def _result(plan: VacuumPlan, readable: list[int], start: float) -> VacuumResult
     planned = plan.files.select(["path", "size_bytes"])
     exists = pa.array(still_there(store, planned["path"].to_pylist()), pa.bool_())
     left = planned.filter(exists)
-    young = after.young_tombstones(cutoff(plan.at, plan.retention))
+    young = after.young_tombstones(plan.at, plan.retention)
     named = pa.chunked_array([*after.live["path"].chunks, *young["path"].chunks], pa.string())
     why = pc.if_else(
         pc.is_in(left["path"], value_set=named),
