@@ -260,7 +260,7 @@ class TransactionLog:
 
         Returns:
             Tables with a row per action: path and deletion_vector_id (string), deletion_timestamp (int64, ms
-            since 1970), and what else `log.actions` lists.
+            since 1970).
         """
         return file_removals(self._store, self.list_files())
 

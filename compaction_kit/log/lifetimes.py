@@ -45,9 +45,10 @@ def file_removals(store: Store, files: Sequence[LogFile]) -> list[pa.Table]:
     for source in commit_sources(store, [*commits_by_version(files).values()]):
         raw = source.rows([*CORE, "deletion_timestamp"])
         actions = file_actions(raw, 0)
-        times = column(raw, "remove", "deletion_timestamp").take(one_array(actions["row"]))
-        actions = actions.append_column("deletion_timestamp", times)
-        removals.append(actions.filter(pc.invert(actions["is_add"])))
+        removes = actions.filter(pc.invert(actions["is_add"]))
+        times = column(raw, "remove", "deletion_timestamp").take(one_array(removes["row"]))
+        removes = removes.select(["path", "deletion_vector_id"])
+        removals.append(removes.append_column("deletion_timestamp", times))
     return removals
 
 
