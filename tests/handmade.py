@@ -46,13 +46,14 @@ def metadata(
     columns: Mapping[str, Any] | None = None,
     partition_by: Sequence[str] = (),
     configuration: Mapping[str, str] | None = None,
+    of_columns: Mapping[str, Any] | None = None,
 ) -> Action:
-    """A metaData action; `columns` gives each column's Delta type."""
+    """A metaData action; `columns` gives each column's Delta type, `of_columns` the metadata of each."""
     return {
         "metaData": {
             "id": "00000000-0000-0000-0000-000000000001",
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps(struct_of(columns or {"id": "long"})),
+            "schemaString": json.dumps(struct_of(columns or {"id": "long"}, of_columns)),
             "partitionColumns": list(partition_by),
             "configuration": dict(configuration or {}),
             "createdTime": 1_700_000_000_000,
@@ -60,10 +61,10 @@ def metadata(
     }
 
 
-def struct_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The type of a struct, or of all columns, of fields of these types."""
-    found = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields.items()]
-    return {"type": "struct", "fields": found}
+def struct_of(fields: Mapping[str, Any], of_each: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The type of a struct, or of all columns, of fields of these types; each with this metadata."""
+    more = {"nullable": True, "metadata": of_each or {}}
+    return {"type": "struct", "fields": [{"name": name, "type": fields[name]} | more for name in fields]}
 
 
 def add(

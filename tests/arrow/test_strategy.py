@@ -198,12 +198,6 @@ TRACKED = {"delta.enableRowTracking": "true", **{f"delta.rowTracking.{name}": f"
 TWO_FILES = [handmade.add(f"{name}.parquet") for name in "ab"]
 
 
-def with_default(metadata: handmade.Action) -> handmade.Action:
-    text = metadata["metaData"]["schemaString"]
-    metadata["metaData"]["schemaString"] = text.replace("{}", '{"EXISTS_DEFAULT": "5"}')
-    return metadata
-
-
 def writer(*features: str) -> handmade.Action:
     return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}}
 
@@ -213,7 +207,10 @@ def writer(*features: str) -> handmade.Action:
     [
         (handmade.metadata(configuration={"delta.columnMapping.mode": "ID"}), "are found by their field ids"),
         (handmade.metadata({"v": "variant"}), "Column v is of type variant, which pyarrow can't rewrite"),
-        (with_default(handmade.metadata()), "Column id has a default that Spark reads from files without"),
+        (
+            handmade.metadata(of_columns={"EXISTS_DEFAULT": "5"}),
+            "Column id has a default that Spark reads from files without",
+        ),
         (writer("fancy"), "arrow doesn't know the table's feature fancy"),
     ],
     ids=["field ids", "variant", "default", "unknown feature"],

@@ -129,9 +129,7 @@ def test_rows_appended_a_moment_before_it_begins_survive(
 def test_numbers_given_by_an_identity_column_a_moment_before_it_begins_are_no_other_columns(
     spark: SparkSession, flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = handmade.metadata()
-    mark = '{"delta.identity.highWaterMark": 70}'
-    head["metaData"]["schemaString"] = head["metaData"]["schemaString"].replace("{}", mark)
+    head = handmade.metadata(of_columns={"delta.identity.highWaterMark": 70})
     more = handmade.write_data(flat, "more.parquet", rows_from(60))
     just_before_delta_begins(monkeypatch, lambda: handmade.write_commit(flat, 1, [head, more]))
     result = open_table(flat).plan_compaction().run(strategy="rewrite")
@@ -235,10 +233,8 @@ TRACKED = {
 
 
 def test_a_column_whose_values_delta_alone_gives_is_refused_before_anything_starts(flat: Path) -> None:
-    head = handmade.metadata()
-    always = {"delta.identity.start": 0, "delta.identity.step": 1}
-    always |= {"delta.identity.allowExplicitInsert": False}
-    head["metaData"]["schemaString"] = head["metaData"]["schemaString"].replace("{}", json.dumps(always))
+    always = {"start": 0, "step": 1, "allowExplicitInsert": False}
+    head = handmade.metadata(of_columns={f"delta.identity.{name}": always[name] for name in always})
     protocol = handmade.protocol()
     protocol["protocol"] |= {"minWriterVersion": 7, "writerFeatures": ["identityColumns"]}
     handmade.write_commit(flat, 1, [protocol, head])

@@ -113,9 +113,8 @@ def test_columns_that_are_found_by_their_ids_are_compared(
 ) -> None:
     # Delta switches it on, and leaves it on, where it plans a read itself.
     confs("spark.sql.parquet.fieldId.read.enabled", "false")
-    mapped = metadata({"id": "long"}, configuration={"delta.columnMapping.mode": "id"})
-    text, known = mapped["metaData"]["schemaString"], '"delta.columnMapping.physicalName": "col-1"'
-    mapped["metaData"]["schemaString"] = text.replace("{}", f'{{"delta.columnMapping.id": 1, {known}}}')
+    known = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
+    mapped = metadata(configuration={"delta.columnMapping.mode": "id"}, of_columns=known)
     field = pa.schema([pa.field("x", pa.int64(), metadata={"PARQUET:field_id": "1"})])
     one, other = (handmade.write_data(tmp_path, f"{n}", pa.table({"x": [n]}, field)) for n in (1, 2))
     write_log(tmp_path, [handmade.protocol(2, 5), mapped, one], [unchanged(remove("1")), unchanged(other)])
@@ -152,14 +151,10 @@ def test_a_comment_or_a_default_is_no_other_column(tmp_path: Path) -> None:
 def test_a_column_with_another_name_in_the_files_is_compared_by_its_values(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    heads = [
-        metadata({"id": "long"}, configuration={"delta.columnMapping.mode": mode})
-        for mode in ["none", "name", "name"]
-    ]
-    for number, (head, name) in enumerate(zip(heads, ("id", "id", "other"), strict=True)):
-        mapped = f'{{"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "{name}"}}'
-        text = head["metaData"]["schemaString"]
-        head["metaData"]["schemaString"] = text.replace("{}", mapped if number else "{}")
+    heads = [metadata(configuration={"delta.columnMapping.mode": "none"})]
+    for name in ("id", "other"):
+        mapped = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": name}
+        heads.append(metadata(configuration={"delta.columnMapping.mode": "name"}, of_columns=mapped))
     one = handmade.write_data(tmp_path, "a", pa.table({"id": [1]}))
     write_log(tmp_path, [handmade.protocol(2, 5), heads[0], one], *([head] for head in heads[1:]))
     table = open_table(tmp_path, spark)

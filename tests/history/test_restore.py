@@ -208,10 +208,7 @@ def test_a_plan_says_whose_commits_it_takes_back_and_what_streams_see(tmp_path: 
 
 
 def test_the_numbers_of_identity_columns_are_not_set_back(tmp_path: Path) -> None:
-    heads = [handmade.metadata() for _ in range(2)]
-    for number, head in enumerate(heads):
-        mark = f'{{"delta.identity.highWaterMark": {number}}}'
-        head["metaData"]["schemaString"] = head["metaData"]["schemaString"].replace("{}", mark)
+    heads = [handmade.metadata(of_columns={"delta.identity.highWaterMark": number}) for number in (0, 1)]
     handmade.write_log(tmp_path, [heads[0], add("a")], [heads[1], add("b")])
     assert not open_table(tmp_path).plan_restore(0).changes_metadata
 
