@@ -25,8 +25,8 @@ SCALARS: Kinds = {
     "double": (pa.float64(), FLOATS | st.floats()),
     "float": (pa.float32(), FLOATS | st.floats(width=32)),
     "boolean": (pa.bool_(), st.booleans()),
-    "string": (pa.string(), st.sampled_from(["", "\0", "a", "A", "ab"]) | st.text(max_size=4)),
-    "binary": (pa.binary(), st.sampled_from([b"", b"\0"]) | st.binary(max_size=4)),
+    "string": (pa.string(), st.sampled_from(["", "\0", "a", "A", "ab", "x" * 13]) | st.text(max_size=4)),
+    "binary": (pa.binary(), st.sampled_from([b"", b"\0", b"x" * 13]) | st.binary(max_size=4)),
     "decimal": (pa.decimal128(38, 2), st.integers(-(10**30), 10**30).map(lambda n: Decimal(n) / 100)),
     "small decimal": (
         pa.decimal128(9, 2),

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ def is_same(schema: pa.Schema, one: list[Path], other: list[Path]) -> bool:
 
 
 INT, INTS = pa.int32(), pa.list_(pa.int32())
+TEXT, WIDE = pa.string(), pa.decimal128(38, 2)
 PAIR, MAP = pa.struct([("a", INT), ("b", INT)]), pa.map_(pa.string(), INTS)
 ALIKE: list[Any] = [
     (INT, 1, 2), (pa.float32(), 0.0, -0.0), (INTS, [], [None]), (INTS, [1, None], [None, 1]),
@@ -136,6 +138,7 @@ ALIKE: list[Any] = [
     (PAIR, {"a": 1, "b": None}, {"a": None, "b": 1}), (PAIR, {"a": None, "b": None}, None),
     (MAP, [], None), (INTS, [], None), (MAP, [("x", [1]), ("y", [2])], [("x", [2]), ("y", [1])]),
     (pa.list_(MAP), [[("x", [1])], []], [[], [("x", [1])]]),
+    (WIDE, Decimal("0.00"), Decimal("-0.01")), (pa.list_(TEXT), ["0" * 16], ["0000000900000005"]),
 ]  # fmt: skip
 
 
@@ -148,6 +151,28 @@ def test_values_alike_are_told_apart_and_each_row_counts_as_a_whole(
         rows = [{"x": x, "y": y} for x, y in pairs]
         sides.append([write(tmp_path / str(len(sides)), schema, rows)])
     assert [is_same(schema, sides[0], side) for side in sides] == [True, False, True]
+
+
+NUMBERS = [(a, b) for a in range(-10, 10) for b in range(-10, 10)]
+MANY: dict[str, tuple[pa.DataType, Callable[[int, int], Any]]] = {
+    "text": (TEXT, lambda a, b: f"{a:8}{b:8}"),
+    "binary": (pa.binary(), lambda a, b: b"%8d%8d%8d" % (a, b, a)),
+    "decimal": (WIDE, lambda a, b: Decimal(a * 2**64 + b).scaleb(-2, Context(38))),
+    "long": (pa.int64(), lambda a, b: a * 2**32 + b),
+    "double": (pa.float64(), lambda a, b: a + b / 32),
+}
+
+
+@pytest.mark.parametrize(("kind", "make"), MANY.values(), ids=MANY)
+def test_values_that_differ_little_have_hashes_of_their_own(
+    tmp_path: Path, kind: pa.DataType, make: Callable[[int, int], Any]
+) -> None:
+    schema = pa.schema([("x", kind)])
+    paths = [write(tmp_path / f"{a},{b}", schema, [{"x": make(a, b)}]) for a, b in NUMBERS]
+    files = [(number, str(path), path.stat().st_size, None, ()) for number, path in enumerate(paths)]
+    found = read_content([(0, files)], schema.serialize().to_pybytes(), lambda _: None, None)
+    for hashes in zip(*((one.first, one.second) for one in map(Content._make, found)), strict=True):
+        assert len({*hashes}) == len(NUMBERS)
 
 
 @pytest.mark.parametrize(("num_rows", "length", "is_read"), [(24, 1_000_000, False), (24_000, 1_000, True)])
