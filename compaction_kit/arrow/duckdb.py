@@ -39,8 +39,11 @@ def compare_quickly(
     gone: Adds,
     new: Adds,
     watch: Callable[[float], None] = no_progress,
+    checks_types: bool = False,
 ) -> Fingerprint:
     """Compare the rows of two sets of files, in each partition for itself: a `ProofReader`.
+
+    `checks_types`: whether to look for columns of other types in the files, as no run has read them.
 
     Raises:
         NotCompared: They can't be read so, or they differ by this reading.
@@ -59,7 +62,7 @@ def compare_quickly(
     if not any(files):
         return proved
     sides: list[dict[int, Fingerprint]] = [defaultdict(lambda: Fingerprint(0, (0, 0))) for _ in range(2)]
-    for content in _read(spark, snapshot, files, watch):
+    for content in _read(spark, snapshot, files, watch, checks_types):
         if content.failure:
             raise NotCompared(content.failure)
         hash_sums = content.first, content.second
@@ -111,7 +114,11 @@ def _compare_bytes(
 
 
 def _read(
-    spark: SparkSession, snapshot: Snapshot, sides: list[list[DataFile]], watch: Callable[[float], None]
+    spark: SparkSession,
+    snapshot: Snapshot,
+    sides: list[list[DataFile]],
+    watch: Callable[[float], None],
+    checks_types: bool,
 ) -> list[Content]:
     """Let tasks read files by DuckDB, many small ones at once."""
     if runs_in_driver(spark) and importlib.util.find_spec("duckdb") is None:
@@ -142,7 +149,9 @@ def _read(
     done, total = spark.sparkContext.accumulator(0), max(sum(sizes), 1)
 
     try:
-        read = partial(read_content, schema=columns, report=done.add, files=filesystem)
+        read = partial(
+            read_content, schema=columns, report=done.add, files=filesystem, checks_types=checks_types
+        )
         found = run_balanced(spark, read, chunks, costs, lambda: watch(done.value / total))
     except SPARK_FAILURES as error:
         raise NotCompared(f"executors can't run DuckDB: {reason_of(error)}") from error

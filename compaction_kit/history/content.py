@@ -126,7 +126,7 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
             # It reads both by the columns of one version.
             if is_alike:
                 with contextlib.suppress(NotCompared):
-                    found = compare_quickly(spark, after, gone, new)
+                    found = compare_quickly(spark, after, gone, new, checks_types=True)
                     return found, found
             with reading(spark, before.metadata):
                 return _fingerprint(handle, version, gone), _fingerprint(handle, other, new)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
-from compaction_kit.arrow.worker.columns import has_type
+from compaction_kit.arrow.worker.columns import Columns, fitted, has_type, null_rows
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
@@ -77,13 +77,15 @@ def read_content(
     schema: bytes,
     report: Callable[[int], None],
     files: FileSystem | None,
+    checks_types: bool = False,
 ) -> Iterator[tuple[Any, ...]]:
     """Read chunks of files, and yield the content of each partition in them, up to the first failure.
 
     Chunks have the number of a side, and its files that are read together, as tuples of `copied.DataFile`'s
     fields, one alone if it has ranges; results are tuples of `Content`'s. `schema` has the columns to read,
     by physical names, serialized; `report` is called with the bytes of each chunk that is done; `files` is
-    the file system of a table that isn't on a local disk.
+    the file system of a table that isn't on a local disk; `checks_types` is whether files may have other
+    types, which DuckDB casts and Spark refuses.
     """
     spare_modules()
     try:
@@ -105,6 +107,8 @@ def read_content(
                     vectors = {path: Vector(*vector) for path, vector in marked if vector}
                     if vectors:
                         connection.register(_DELETED, _deleted(vectors, storage))
+                    if checks_types:
+                        _check_types(paths, columns)
                     query = content_query(columns, bool(vectors), ranges)
                     for content in _contents(connection, partition_of, columns, query):
                         yield tuple(content._replace(side=side))
@@ -147,6 +151,15 @@ def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> No
     for path, footer in footers.items():
         if (sign := legacy_sign(footer)) is not None:
             raise ValueError(f"{path} has dates of the old calendar, by {sign}")
+
+
+def _check_types(paths: Iterable[str], columns: pa.Schema) -> None:
+    """Refuse columns of another type, or under a name of another case."""
+    known = Columns(columns)
+    for path in paths:
+        types = pq.ParquetFile(path, coerce_int96_timestamp_unit="us").schema_arrow
+        known.found_in(types)
+        fitted(null_rows(types, 0), columns)
 
 
 def _check_lists(paths: list[str], columns: pa.Schema) -> None:
