@@ -81,9 +81,9 @@ def write(path: Path, schema: pa.Schema, rows: list[Row], **options: Any) -> Pat
 
 
 def by_duckdb(schema: pa.Schema, *sides: list[Path]) -> list[Content]:
-    """What DuckDB reads in each set of files."""
+    """What DuckDB reads in each set of files: its files, by their numbers, are partitions."""
     chunks = [
-        (side, [(0, str(path), path.stat().st_size, None, ()) for path in paths])
+        (side, [(number, str(path), path.stat().st_size, None, ()) for number, path in enumerate(paths)])
         for side, paths in enumerate(sides)
     ]
     found = read_content(chunks, schema.serialize().to_pybytes(), lambda _: None, None)
@@ -169,9 +169,7 @@ def test_values_that_differ_little_have_hashes_of_their_own(
 ) -> None:
     schema = pa.schema([("x", kind)])
     paths = [write(tmp_path / f"{a},{b}", schema, [{"x": make(a, b)}]) for a, b in NUMBERS]
-    files = [(number, str(path), path.stat().st_size, None, ()) for number, path in enumerate(paths)]
-    found = read_content([(0, files)], schema.serialize().to_pybytes(), lambda _: None, None)
-    for hashes in zip(*((one.first, one.second) for one in map(Content._make, found)), strict=True):
+    for hashes in zip(*((one.first, one.second) for one in by_duckdb(schema, paths)), strict=True):
         assert len({*hashes}) == len(NUMBERS)
 
 
