@@ -43,7 +43,7 @@ def compare_quickly(
 ) -> Fingerprint:
     """Compare the rows of two sets of files, in each partition for itself: a `ProofReader`.
 
-    `checks_types`: whether to look for columns of other types in the files, as no run has read them.
+    `checks_types`: whether files may have columns of other types, because no run has read them.
 
     Raises:
         NotCompared: They can't be read so, or they differ by this reading.

@@ -1,8 +1,8 @@
 """The content of data files as DuckDB reads it, a reader that shares no code with pyarrow or Spark.
 
 Each row is hashed over all columns, and the hashes of all rows are summed, in whatever order they are read.
-DuckDB's own hash doesn't distinguish the signs of zeros, the ends of lists in lists, and nulls in lists and
-structs, and is weak for long texts and for decimals of more than 64 bits; the hash here does, and isn't.
+DuckDB's own hash doesn't distinguish the signs of zeros, the ends of lists in lists, nulls in lists and
+structs, some long texts that differ in two bytes, and some wide decimals; the hash here does.
 """
 
 from collections import defaultdict
