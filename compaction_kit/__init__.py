@@ -5,6 +5,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import compaction_kit.interop as interop
+    import compaction_kit.widgets as widgets
     from compaction_kit.audits import audit as audit
     from compaction_kit.discovery import find_tables as find_tables
     from compaction_kit.report import write_report as write_report

@@ -12,7 +12,7 @@ from compaction_kit.log.paths import one_array
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.records import Record
 from compaction_kit.retention import cutoff, table_retention
-from compaction_kit.text import format_count, format_files, format_size
+from compaction_kit.text import format_count, format_factor, format_files, format_size
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,9 +74,8 @@ class FileStats(Record):
 
     def facts(self) -> dict[str, str]:
         """Return the statistics for people: names and values."""
-        # Below that it would be 1.0 times.
-        is_skewed = self.skew >= 1.05
-        most = f"; the partition with the most has {self.skew:,.1f} times the average" if is_skewed else ""
+        is_skewed, times = self.skew >= 1.05, format_factor(self.skew)
+        most = f"; the partition with the most has {times} times the average" if is_skewed else ""
         small = format_files(self.num_small_files, self.small_bytes)
         return {
             "files": f"{self.num_files:,} in {format_count(self.num_partitions, 'partition')}{most}",

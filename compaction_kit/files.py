@@ -15,7 +15,7 @@ from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.file_stats import FileStats, Histogram
 from compaction_kit.log.snapshot import Snapshot
 from compaction_kit.skipping import Bounds, Overlap, measure_overlap, place_values, read_bounds
-from compaction_kit.text import MIB, format_count, format_size, parse_size, parse_spark_size
+from compaction_kit.text import MIB, format_count, format_factor, format_size, parse_size, parse_spark_size
 
 SMALL_FILE_SIZE = 16 * MIB
 _TARGET_SIZE = "delta.targetFileSize"
@@ -213,7 +213,7 @@ class Files:
             in_cube = files._selected(files.snapshot.clustering_tags["cube_id"]).is_valid()
             panels[name] = pa.table({"low": lows, "high": highs, "in_cube": in_cube}).filter(pa.array(known))
             when = f" {name}" if after is not None else ""
-            found.append(f"{overlap.mean:,.1f} of {format_count(files.num_files, 'file')}{when}")
+            found.append(f"{format_factor(overlap.mean)} of {format_count(files.num_files, 'file')}{when}")
         finding = f"A value of {column} is in {', in '.join(found)}, on average"
         values, label = place_values(bounds, self.snapshot.metadata.column_types[column])
         return plots.extents(finding, column, values, label, panels, figure)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from compaction_kit.errors import DAMAGE, InvalidArgumentError
 from compaction_kit.log.lines import parse_lines
 from compaction_kit.records import Record
+from compaction_kit.text import format_factor
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Above it, the difference of two numbers may be infinite.
@@ -146,8 +147,8 @@ class Overlap(Record):
         median = np.median(self.depths) if len(self.depths) else 0
         return {
             "files": f"{self.num_files:,}, {self.num_unknown:,} of them without bounds",
-            f"files per value of {self.column}": f"{self.mean:,.1f} on average, {median:,.0f} in the median, "
-            f"{self.max:,} at most",
+            f"files per value of {self.column}": f"{format_factor(self.mean)} on average, "
+            f"{median:,.0f} in the median, {self.max:,} at most",
         }
 
 

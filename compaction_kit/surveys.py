@@ -21,7 +21,7 @@ from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.records import TableRows
 from compaction_kit.table import open_table
-from compaction_kit.text import as_html_table, element, format_count, format_size, joined_lines
+from compaction_kit.text import as_html_table, element, format_count, format_factor, format_size, joined_lines
 from compaction_kit.times import in_zone, session_zone
 
 # Each log is read by several threads already; more tables at once take memory and are hardly faster.
@@ -257,7 +257,7 @@ def cells(row: Facts) -> dict[str, str]:
         "after": f"{row['num_files'] - fewer_files(row):,}",
         "to rewrite": format_size(row["bytes_rewritten"]) if some else "nothing",
         "fewer files": f"{fewer_files(row):,}" if some else _HEALTHY,
-        "overlap": "" if row["overlap"] is None else f"{row['overlap']:,.1f} by {row['overlap_column']}",
+        "overlap": f"{format_factor(row['overlap'])} by {row['overlap_column']}" if row["overlap"] else "",
         "log to read": format_size(row["log_bytes"]),
         "last OPTIMIZE": f"{in_zone(when, session_zone()):%Y-%m-%d}" if when else "",
     }

@@ -159,8 +159,8 @@ def format_range(low: float, high: float) -> str:
 
 
 def format_factor(factor: float) -> str:
-    """Format a factor: "1.3", "12", "1,234"."""
-    return f"{factor:.1f}" if factor < 9.95 else f"{factor:,.0f}"
+    """Format a factor or an average: "1.3", "2", "12", "1,234"."""
+    return f"{factor:.1f}".removesuffix(".0") if factor < 9.95 else f"{factor:,.0f}"
 
 
 def format_change(before: float, after: float) -> str:

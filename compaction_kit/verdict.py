@@ -112,7 +112,7 @@ def _needed(plan: BinPlan, now: int, after: int) -> list[str]:
     scope, which = (f", where {plan.where}", " of them") if plan.where else ("", "")
     times = f"{format_count(now - after, 'file')} more than"
     if now >= _MANY_TIMES * after:
-        times = f"{format_factor(now / after).removesuffix('.0')} times as many files as"
+        times = f"{format_factor(now / after)} times as many files as"
     first = f"{now:,} files where {after:,} would do{scope}: a full scan{which} opens {times} it needs to."
     if after >= now:
         first = f"{format_count(now, 'file')}{scope}, and compaction would leave {after:,}."

@@ -153,7 +153,7 @@ def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(tmp_path: Pat
     runs = pa.table({"version": [1, 2] * 3, "repeat": [0, 0, 1, 1, 2, 2], "seconds": [2.0, 0.5] * 3})
     reads = ReadComparison("id < 3", (1, 2), 2.0, 0.5, 30, 1, 10, 35, runs, False, True)
     measured = str(Verdict.of(None, None, result=DONE, reads=reads))
-    assert "\nYour query: 4.0 times as fast" in measured
+    assert "\nYour query: 4 times as fast" in measured
     # However long it is, it moves nothing below the verdict.
     assert "id < 3" not in measured
     assert verdict_of(files_of(tmp_path, *small(1)), result=DONE) == Verdict(

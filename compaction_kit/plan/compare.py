@@ -14,7 +14,7 @@ from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.records import Record
 from compaction_kit.skipping import Bounds, files_touched
-from compaction_kit.text import as_html_table, format_size
+from compaction_kit.text import as_html_table, format_factor, format_size
 
 # A narrow range query spans this share of the values that bound the files now.
 RANGE_SHARE = 0.01
@@ -60,7 +60,7 @@ class Comparison(Record):
         for layout in self.layouts.to_pylist():
             touched = [layout[name] for name in ("point_files", "range_files")]
             cells = [layout["layout"], f"{layout['num_files']:,}", format_size(layout["bytes_rewritten"])]
-            rows.append(cells + ["unknown" if files is None else f"{files:,.1f}" for files in touched])
+            rows.append(cells + ["unknown" if files is None else format_factor(files) for files in touched])
         return rows
 
 

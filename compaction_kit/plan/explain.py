@@ -15,7 +15,7 @@ from compaction_kit.plan.clustering import COMPLETE, NEW, OTHER_COLUMNS, OTHER_P
 from compaction_kit.plan.order import INGEST, SIZE, tied_across
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.plan.thresholds import CUBES, candidates
-from compaction_kit.text import format_count, format_files, format_partition, format_size
+from compaction_kit.text import format_count, format_factor, format_files, format_partition, format_size
 
 _CERTAIN = {
     "sums": "files and bytes of each bin",
@@ -75,7 +75,7 @@ def _explain_packing(plan: BinPlan) -> list[str]:
         order = first.get(plan.order, f"in order of {plan.order}")
         lines.append(f"Of these, {plan.num_files_removed:,} fill {bins}, {order}.")
         if (size := limits.output_file_size) is not None:
-            times = f"about {limits.max_file_size / size:,.1f} times"
+            times = f"about {format_factor(limits.max_file_size / size)} times"
             lines.append(f"Bins are {times} as large as the new files, because rewriting shrinks the data.")
     lines += _left_out(plan, selected)
     if limits.batch_size is not None:
@@ -170,9 +170,9 @@ def explain_clustering(plan: BinPlan) -> list[str]:
     if 0 < new_bytes < plan.bytes_removed:
         lines.append(
             f"{format_size(new_bytes)} is new and {format_size(plan.bytes_removed)} is rewritten, "
-            f"{plan.bytes_removed / new_bytes:,.1f} times as much: OPTIMIZE merges new files into a cube "
-            f"until the cube has {complete} ({CUBES}.threshold). plan.amplification() says what more appends "
-            "cost."
+            f"{format_factor(plan.bytes_removed / new_bytes)} times as much: OPTIMIZE merges new files into "
+            f"a cube until the cube has {complete} ({CUBES}.threshold). plan.amplification() says what more "
+            "appends cost."
         )
     return [*lines, f"The number and size of the new files are predicted: {plan.size_basis}."]
 

@@ -26,6 +26,7 @@ from compaction_kit.sinklog.projection import VERSION_BYTES, Pace, Projection, p
 from compaction_kit.storage import LocalStore, Store, local_store, open_store
 from compaction_kit.text import (
     format_count,
+    format_factor,
     format_seconds,
     format_size,
     joined_lines,
@@ -315,7 +316,7 @@ class SinkLog(Record):
             "batches": f"up to {self.latest_batch:,}; a compaction every {every}, "
             f"the next at {self.next_compaction_batch:,}",
             "entries": f"{self.num_entries:,}, of {self.pace.entry_bytes:,.0f} B; "
-            f"{self.pace.entries_per_batch:,.1f} per batch",
+            f"{format_factor(self.pace.entries_per_batch)} per batch",
             "a reader reads": f"{read}, {format_size(self.size_bytes)}",
             "on disk": f"{format_count(len(self.listed), 'file')}, {format_size(log_bytes)}",
             "cleanup": self._cleanup(),

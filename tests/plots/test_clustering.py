@@ -115,7 +115,7 @@ def test_extents_before_and_after_are_on_one_scale(tmp_path: Path) -> None:
     columns = handmade.metadata({"a": "long"})
     table = open_table(handmade.write_log(tmp_path, [columns, *before], after))
     figure = table.files(0).plot_extents("a", table.files())
-    finding = "A value of a is in 1.5 of 2 files before, in 1.0 of 2 files after, on average"
+    finding = "A value of a is in 1.5 of 2 files before, in 1 of 2 files after, on average"
     assert str(figure.get_label()) == finding
     left, right = figure.axes
     assert left.get_xlim() == right.get_xlim()
@@ -126,7 +126,7 @@ def test_extents_of_nothing_and_of_very_many_files_are_drawn(tmp_path: Path) -> 
     columns = handmade.metadata({"a": "long"})
     table = handmade.write_log(tmp_path / "unknown", [columns, add("x", None, None)])
     figure = open_table(table).files().plot_extents("a")
-    assert str(figure.get_label()) == "A value of a is in 0.0 of 1 file, on average"
+    assert str(figure.get_label()) == "A value of a is in 0 of 1 file, on average"
     assert plots.to_png(figure)
     many = [add(f"f{i}", i, i) for i in range(500)]
     figure = open_table(handmade.write_log(tmp_path / "many", [columns, *many])).files().plot_extents("a")

@@ -77,7 +77,7 @@ SAME = replace(FASTER, same_files=True, files_before=3)
         (comparison_of([4.0, 4.2], [1.0, 0.9]), "Too few runs to call: median 4.2 s → 1.0 s"),
         (SAME, "The same 3 files read at both versions"),
         (replace(SAME, files_before=0, files_after=0), "No file read"),
-        (comparison_of([1.0, 1.1, 0.9], [2.0, 2.1, 1.9]), "2.0 times as slow: 1.0 s → 2.0 s"),
+        (comparison_of([1.0, 1.1, 0.9], [2.0, 2.1, 1.9]), "2 times as slow: 1.0 s → 2.0 s"),
         (comparison_of([4.0] * 3, [1.0] * 3, same_result=False), "can't be compared"),
     ],
     ids=["overlap", "two runs", "same files", "no file", "slower", "other rows"],

@@ -1074,7 +1074,7 @@ def test_a_clustered_table_is_planned_by_its_cubes_and_run(tmp_path: Path) -> No
     assert [is_shown(at(bench, name)) for name in controls] == [False] * 4 + [True] * 2
     assert " is new and rewritten" in said(bench, "ck-plan-figure")
     folds(bench, "Plan").selected_index = 1
-    assert "A value of id is in 1.0 of 6 files, on average" in said(bench, "ck-comparison-figure")
+    assert "A value of id is in 1 of 6 files, on average" in said(bench, "ck-comparison-figure")
     at(bench, "ck-full").value = True
     assert plan_of(bench).full
     show(bench, "Run")
