@@ -279,8 +279,10 @@ def _seconds(key: str, amounts: _Amounts, work: _Work) -> tuple[tuple[float, flo
 
 def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
     """Read and write the first rows of some of a plan's files in memory, for a second."""
-    source, store, start = plan.source, plan.source.snapshot.store, time.perf_counter()
-    key, done = (store.root, source.snapshot.metadata.id), np.array(_Amounts(), float)
+    source, store, end = plan.source, plan.source.snapshot.store, time.perf_counter() + _SAMPLE_SECONDS
+    # Other threads of a notebook may be busy, so only this one's own time counts; on a store, it waits.
+    clock = time.thread_time if store.is_local else time.perf_counter
+    key, start, done = (store.root, source.snapshot.metadata.id), clock(), np.array(_Amounts(), float)
     positions = plan.members[0][:: plan.num_files_removed // _SAMPLE_FILES + 1]
     chosen = places(source.paths(positions), store).to_pylist()
     with contextlib.suppress(OSError, pa.ArrowException, CompactionKitError):
@@ -291,8 +293,8 @@ def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
             values, gib = rows.num_rows * rows.num_columns / 1e6, 2 * sink.tell() / GIB
             requests = 0 if store.is_local else 3
             done += _Amounts(columns=rows.num_columns + 3, values=values, gib=gib, requests=requests)
-            _SAMPLES[key] = done, time.perf_counter() - start
-            if _SAMPLES[key][1] > _SAMPLE_SECONDS:
+            _SAMPLES[key] = done, clock() - start
+            if time.perf_counter() > end:
                 break
     return _SAMPLES.get(key)
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import cost, open_table
 from compaction_kit.cost import Cost, cost_of, predict_cost
+from compaction_kit.datasets import shaped_table
 from compaction_kit.execute import CompactionResult
 from compaction_kit.session import cache_folder
 from compaction_kit.text import GIB, MIB
@@ -163,6 +165,24 @@ def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Pa
     empty = table.plan_compaction()
     assert empty.run().predicted is None
     assert (empty.cost.files_read, empty.cost.bytes_read) == (0, 0)
+
+
+def spin(over: threading.Event) -> None:
+    while not over.is_set():
+        pass
+
+
+def test_a_busy_thread_does_not_make_runs_look_slow(tmp_path: Path) -> None:
+    # If the time counts in which others work, about 30 times as slow.
+    proofs = []
+    for name in ("quiet", "busy"):
+        shaped_table(tmp_path / name, partitions=1, files=200, rows=200)
+        over = threading.Event()
+        if name == "busy":
+            threading.Thread(target=spin, args=[over]).start()
+        proofs.append(middle(open_table(tmp_path / name).plan_compaction().cost.proof_seconds))
+        over.set()
+    assert proofs[1] < 12 * proofs[0], proofs
 
 
 def test_a_table_of_which_nothing_can_be_sampled_has_costs_that_are_built_in(tmp_path: Path) -> None:
