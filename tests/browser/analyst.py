@@ -293,6 +293,7 @@ class FirstLook:
         for typed, place in (("2 MiB", str(int(end) - 2)), ("1 GiB", end)):
             type_into(page, ".ck-max", typed)
             expect(slider).to_have_value(place)
+        expect(sentence).to_contain_text("of at most 1 GiB")
         slider.focus()
         for _ in range(2):
             page.keyboard.press("ArrowLeft")
