@@ -124,7 +124,7 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
         InvalidArgumentError: It is a Delta table already, or `partition_by` names other columns or types that
             don't fit.
         UnsupportedTableError: Spark can't read it: files aren't Parquet, folders have different partition
-            columns, or the types of a column can't be merged.
+            columns, or the types of a column can't be merged; or Delta doesn't take a column.
 
     Examples:
         >>> plan = ck.interop.plan_convert("data/flights/origin=JFK")
@@ -157,9 +157,17 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
             raise errors.InvalidArgumentError(f"{why}; give another type, such as STRING.") from None
         given = {column.name: column for column in partitions}
         schema = StructType([given.get(column.name, column) for column in schema])
-    if "timestamp_ntz" in (schema[name].dataType.typeName() for name in by):
-        why = "CONVERT TO DELTA takes no partition column of TIMESTAMP_NTZ: give partition_by with TIMESTAMP"
-        raise errors.UnsupportedTableError(f"{path} can't be converted: {why} or STRING instead.")
+    for column in schema:
+        why, kind = "", column.dataType.typeName()
+        if re.search(r"[ ,;{}()\n\t=]", column.name):
+            why = (
+                f"Delta takes no column of the name {errors.show_value(column.name)}: rename it in the files"
+            )
+        elif column.name in by and kind in ("timestamp_ntz", "void"):
+            other = f"give {column.name} another type, such as STRING, by partition_by"
+            why = f"CONVERT TO DELTA takes no partition column of {kind.upper()}: {other}"
+        if why:
+            raise errors.UnsupportedTableError(f"{path} can't be converted: {why}.")
     return ConvertPlan(folder, files, schema, by)
 
 

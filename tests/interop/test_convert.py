@@ -155,10 +155,18 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     write(tmp_path / "folders", "p=1/a.parquet")
     write(tmp_path / "folders", "q=1/a.parquet")
+    write(tmp_path / "names", "a.parquet", **{"a b": [1]})
+    write(tmp_path / "nulls", "p=__HIVE_DEFAULT_PARTITION__/a.parquet")
     for name, kind, words in (
         ("types", UnsupportedTableError, ("Spark can't read", "BIGINT", "STRING")),
         ("text", UnsupportedTableError, ("Spark can't read", "r.csv")),
         ("folders", UnsupportedTableError, ("Spark can't read", "#0: ", "#1: ")),
+        (
+            "names",
+            UnsupportedTableError,
+            ('Delta takes no column of the name "a b": rename it in the files',),
+        ),
+        ("nulls", UnsupportedTableError, ("VOID: give p another type, such as STRING, by partition_by",)),
         ("nothing", TableNotFoundError, ("No folder at",)),
         ("empty", EmptyTableError, ("holds no Parquet file",)),
     ):
@@ -172,7 +180,7 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
     ):
         refused(partial(interop.plan_convert, codes, partition_by), InvalidArgumentError, message)
     without_zone = partial(interop.plan_convert, codes, "code INT, day TIMESTAMP_NTZ")
-    refused(without_zone, UnsupportedTableError, str(codes), "give partition_by with TIMESTAMP or STRING")
+    refused(without_zone, UnsupportedTableError, str(codes), "TIMESTAMP_NTZ: give day another type")
 
 
 # Before, Spark takes a folder that isn't of the type for null, and CONVERT refuses it.
