@@ -160,9 +160,7 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
     for column in schema:
         why, kind = "", column.dataType.typeName()
         if re.search(r"[ ,;{}()\n\t=]", column.name):
-            why = (
-                f"Delta takes no column of the name {errors.show_value(column.name)}: rename it in the files"
-            )
+            why = f"Delta takes no column named {errors.show_value(column.name)}: rename it in the files"
         elif column.name in by and kind in ("timestamp_ntz", "void"):
             other = f"give {column.name} another type, such as STRING, by partition_by"
             why = f"CONVERT TO DELTA takes no partition column of {kind.upper()}: {other}"
