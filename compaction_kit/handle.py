@@ -24,11 +24,15 @@ from compaction_kit.times import now, to_instant
 
 @dataclass(eq=False)
 class Handle:
-    """Name, store and log of one table, and the session that was given, or has been started, for it."""
+    """Name, store and log of one table, and the session that was given, or has been started, for it.
+
+    `proved` are the runs whose commit was proved after it was made, so that its userMetadata can't say so.
+    """
 
     name: str
     store: Store
     kept: SparkSession | None = field(default=None, repr=False)
+    proved: set[str] = field(default_factory=set, repr=False)
     log: TransactionLog = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

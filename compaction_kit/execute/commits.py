@@ -73,9 +73,10 @@ def _copied(spark: SparkSession) -> SparkSession:
         return own
 
 
-def has_tag(user_metadata: str | None) -> bool:
-    """Return whether a commit is of a run of this package, by its userMetadata."""
-    return _TAG.search(user_metadata or "") is not None
+def run_of(user_metadata: str | None) -> str | None:
+    """Return the run of this package that a commit is of, by its userMetadata; None for other commits."""
+    tag = _TAG.search(user_metadata or "")
+    return tag["run"] if tag else None
 
 
 def proved_rows(user_metadata: str | None) -> int | None:

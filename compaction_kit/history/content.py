@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.compat import has_jvm
 from compaction_kit.errors import RunCancelled, RunFailedError, reason_of
-from compaction_kit.execute.commits import has_tag, proved_rows
+from compaction_kit.execute.commits import proved_rows, run_of
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.execute.proof import contents, reading
@@ -68,7 +68,8 @@ def read_content(needs: FilesByVersion) -> SameContent:
     commit between them only rewrites files: its actions have dataChange=false, its operation is OPTIMIZE or
     REORG or it has this kit's tag, and it adds as many rows as it removes, by the statistics in the log.
     dataChange alone proves nothing: any writer may set it, and Delta doesn't check it. A commit of this kit
-    may have the fingerprint of its rows in its userMetadata, which proves them if its writer is trusted.
+    may have the fingerprint of its rows in its userMetadata, which proves them if its writer is trusted; one
+    of OPTIMIZE was proved after Delta made it, which only the handle of the run knows.
     """
     lifetimes, first = needs.lifetimes, needs.first
     columns = ["version", "operation", "user_metadata", "data_change"]
@@ -86,7 +87,8 @@ def read_content(needs: FilesByVersion) -> SameContent:
         commit = commits.get(first + i)
         if commit is not None and not commit["data_change"]:
             counts = counts or row_counts(needs)
-            rewrites[i] = _judge(commit, *counts[i])
+            is_proved = run_of(commit["user_metadata"]) in needs.handle.proved
+            rewrites[i] = PROVED if is_proved else _judge(commit, *counts[i])
     states = np.unique(np.column_stack([files, schemas]), axis=0, return_inverse=True)[1].reshape(-1)
     proofs = {i for i, evidence in rewrites.items() if evidence == PROVED}
     known = {i for i, evidence in rewrites.items() if evidence}
@@ -190,7 +192,7 @@ def _judge(commit: dict[str, Any], added: int | None, removed: int | None) -> st
         return None
     if proved_rows(commit["user_metadata"]) == added:
         return PROVED
-    is_rewrite = commit["operation"] in _REWRITES or has_tag(commit["user_metadata"])
+    is_rewrite = commit["operation"] in _REWRITES or run_of(commit["user_metadata"]) is not None
     return COUNTED if is_rewrite else None
 
 

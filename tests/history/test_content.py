@@ -221,6 +221,18 @@ def test_a_proof_stays_with_the_commit(changed: Path) -> None:
     assert re.fullmatch(rf"compaction_kit arrow, plan \w+, {proof}", info["userMetadata"])
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_proof_after_the_commit_stays_with_the_open_table(changed: Path) -> None:
+    table = open_table(changed)
+    assert table.plan_compaction().run(strategy="optimize").verified
+    for one, grade in ((table, "proved"), (open_table(changed), "row counts agree")):
+        assert one.versions()["same_content_by"].to_pylist()[4:] == [grade] * 2
+        assert one.plan_restore(4).explain().startswith(f"The rows stay the same: {grade}.")
+    table.plan_restore(4).run()
+    assert not table.plan_compaction().run(strategy="optimize", verify=False).verified
+    assert table.diff(6, 7).same_content_by == "row counts agree"
+
+
 # Commits: whether they say that they change data, their operation, the files live after them.
 COMMITS = st.lists(
     st.tuples(st.booleans(), st.sampled_from(sorted(INFOS)), st.sets(st.sampled_from("abcdef"), min_size=1)),
