@@ -1,4 +1,4 @@
-"""What benchmarks share: how they are called, and measure in a process of their own."""
+"""Share the command line of benchmarks, and measure in a new process."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ def timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def measure_alone(name: str, *arguments: object) -> Any:
-    """What a benchmark prints, as JSON, with --measure in a new process: nothing is remembered."""
+    """Run a benchmark with --measure in a new process, without caches, and return the JSON that it prints."""
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--measure", *map(str, arguments)],
         capture_output=True,

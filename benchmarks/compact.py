@@ -1,12 +1,12 @@
-"""Compact tables of many shapes, in every way that there is: what it takes, and what comes out.
+"""Measure time, memory and output size of every way to compact tables of many shapes.
 
     python -m benchmarks.compact [table …] [--factor 0.1] [--repeats 5]
 
-Every way runs on a copy of its own of the same table, all in turn, round after round in one session,
-so that each has what Java has compiled by then; one that takes long runs once. Times go from the open
-table to the commit, without proof but where "proved" is said. Prints the best and the first of them, ratios
-of the best to the strategy "arrow", the memory that all processes together took on top of what they had, and
-the bytes that come out. --factor makes tables of fewer files.
+Every way runs on a copy of its own of the same table, all in turn, round after round in one session, so
+that Java has compiled the code for each. Ways that take more than 15 seconds run once. Times go from the
+open table to the commit; they exclude the proof, except where the name says "proved". Prints the best and
+the first time, ratios of the best to the strategy "arrow", the memory that all processes together took on
+top of what they had, and the bytes of the outputs. --factor makes tables of fewer files.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""The same stream written four ways: compacted by the kit in the end, or cured by the table's own properties.
+"""Write one stream in four ways: compacted by the kit at its end, or with properties against small files.
 
     python -m benchmarks.streams [--batches 30] [--files 4] [--partitions 4] [--min-files 50]
 
-A stream reads a Delta table, some files a micro-batch, and writes another that is partitioned. Plain, it
-leaves a file a task and partition and batch, which the kit then compacts. With
+A stream reads a Delta table, some files a micro-batch, and writes another that is partitioned. Without
+either property it writes one file per task, partition and batch, which the kit then compacts. With
 delta.autoOptimize.autoCompact, Delta runs OPTIMIZE after the first batch, and then whenever a partition
 has enough small files (autoCompact.minNumFiles: --min-files). With delta.autoOptimize.optimizeWrite, each
 batch is shuffled before it is written. Prints the files in the end, the bytes written in all (and how many

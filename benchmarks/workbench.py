@@ -1,4 +1,4 @@
-"""How long the workbench lets people wait: for the first histogram, for a slider, for a long history.
+"""Measure how long people wait for the workbench: for the first histogram, for a slider, for a long history.
 
     python -m benchmarks.workbench
 

@@ -52,7 +52,7 @@ def open_table(name: "str | Path | Table", spark: SparkSession | None = None) ->
     Raises:
         TableNotFoundError: The path or name doesn't exist.
         NotADeltaTableError: It is not a Delta table.
-        UnsupportedTableError: Its catalog decides about its commits (feature catalogManaged).
+        UnsupportedTableError: It is catalog-managed (feature catalogManaged).
         StorageError: The storage can't be reached, or refuses.
 
     Examples:
