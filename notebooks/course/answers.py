@@ -117,7 +117,7 @@ def _(plan: Any) -> Answers:
     yield plan.num_bins + plan.steps["outcome"].to_pylist().count("alone"), ""
     yield plan.num_bins, "bins of a single file count as well"
     yield len(sizes), "these are files"
-    yield by_bytes, "these are bytes divided by bytes, and a file can't be cut"
+    yield by_bytes, "this is all bytes divided by the size of a bin, but a file can't be split over two bins"
 
 
 @exercise("03.2", "a number of bins")
@@ -126,7 +126,7 @@ def _(table: Any, size: int) -> Answers:
     first = [commit for commit in table.log.commits().to_pylist() if _rewrote(commit)]
     ask(first, "this table was never compacted")
     again = table.plan_compaction(max_file_size=size)
-    enough = "there must be 300 names of 100 letters, and the first plan must have the same max_file_size"
+    enough = "there must be 300 names of 100 characters, and the first plan must have the same max_file_size"
     ask(not again.is_empty, f"a second plan finds nothing to do in this table: {enough}")
     yield again.num_bins, ""
     yield first[-1]["num_added"], "these are the bins of the first plan"
@@ -156,7 +156,7 @@ def _(commits: Any) -> Answers:
     right = pc.sum(commits.filter(commits["data_change"])["records_added"]).as_py()
     hidden = pc.sum(silent["records_added"]).as_py()
     yield right, ""
-    yield right + hidden, "these are all rows, and a stream passes over commits that say dataChange=false"
+    yield right + hidden, "these are all rows, and a stream skips commits that say dataChange=false"
     yield hidden, "these are the rows that the stream doesn't deliver"
     yield 0, "the stream delivers the rows of commits that say dataChange=true"
 
@@ -186,11 +186,11 @@ def _(table: Any) -> Answers:
 def _(story: Any) -> Answers:
     name, wanted = story.scenario.name, "delete with compaction"
     ask(name == wanted, f'this is the story "{name}", and the exercise wants "{wanted}"')
-    earlier = "an earlier one of the five questions has a yes already"
+    earlier = "the answer to an earlier question is already yes"
     yield story.exception, ""
     yield "ConcurrentDeleteReadException|ConcurrentDeleteDeleteException", earlier
     yield "ConcurrentTransactionException", "neither of the two is a stream"
-    yield "MetadataChangedException|ProtocolChangedException", "a compaction changes files alone"
+    yield "MetadataChangedException|ProtocolChangedException", "a compaction changes only files"
 
 
 @exercise("05.2", "a reason from the files of the plan, as text")
@@ -274,7 +274,7 @@ def _(log: Any) -> Answers:
     ask(3 not in found, "batch 3 was written too: give all of them the same txnAppId, and write 5 first")
     ask(found == [5, 6], f"the log has the batches {found}: write 5, 3 and 6, with txnAppId and txnVersion")
     yield len(versions), ""
-    yield 3, "Delta doesn't write a batch unless its number is larger than the last one"
+    yield 3, "Delta writes a batch only if its number is larger than the last one"
     yield 1, "the numbers needn't be consecutive"
     yield 20, "these are rows"
 
@@ -308,7 +308,7 @@ def _(rows: Any, paths: Iterable[Path]) -> Answers:
     yield [listed, listed], "a retention deletes no data file"
 
 
-@exercise("09.1", "two numbers of rows, in files not listed and in files not live, such as (8, 9)")
+@exercise("09.1", "two numbers of rows, in live files not listed and listed files not live, such as (8, 9)")
 def _(table: Any) -> Answers:
     counts = {"live, not listed": 0, "listed, not live": 0}
     for file in check_manifest(table).files.to_pylist():
@@ -366,7 +366,7 @@ def _(plan: Callable[[int], Any], gain: int) -> Answers:
     right = next(n for n in range(1, 101) if 2 * plan(n).gain >= gain)
     yield right, ""
     yield 50, "half of the bytes buys more than half of the gain"
-    yield right / 100, "give it in hundredths"
+    yield right / 100, "give it in per cent"
     yield right - 1, "this buys a little less than half"
     yield right + 1, "a smaller one buys half as well"
 

@@ -85,8 +85,8 @@ def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
         return str(missing).removesuffix(".")
     except Exception as error:
         types = " and ".join(type(one).__name__ for one in given)
-        beside = f"the {types}" if types else "nothing"
-        return f"it can't be checked with {beside} beside it ({error}): see the comments in this cell"
+        given_here = f"the {types} that this cell gives" if types else "no argument"
+        return f"it can't be checked with {given_here} ({error}): see the comments in this cell"
     found, right = _plain(answer), _plain(truth)
     if not _is_alike(found, right):
         return f"this is of type {type(answer).__name__}; give {kind}"

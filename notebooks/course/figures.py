@@ -105,7 +105,7 @@ def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version
     below.set(xlabel="version", ylim=(len(_LOG_KINDS) - 0.5, -0.5))
     below.set_yticks(range(len(_LOG_KINDS)), [f"{kind}s" for kind in _LOG_KINDS])
     below.xaxis.set_major_locator(MaxNLocator(15, integer=True))
-    style.legend(figure, "outside upper right", {"live, or read for it": (LIVE, ""), "not": (PALE, "")})
+    style.legend(figure, "outside upper right", {"live, or read": (LIVE, ""), "not": (PALE, "")})
     return figure
 
 
@@ -251,7 +251,7 @@ def _paused_writer(axis: Axes, tries: list[dict[str, Any]], exception: str | Non
     """Draw the paused writer; return the version that it committed, if any, and when."""
     first, last, end, taken = tries[0], tries[-1], _CHECKED, tries[0]["version"]
     _box(axis, _FIRST, _BEGINS, _JOINS, LIVE, "at work")
-    _box(axis, _FIRST, _JOINS, _TRIES, _PAUSED, "held before its commit")
+    _box(axis, _FIRST, _JOINS, _TRIES, _PAUSED, "paused before its commit")
     _box(axis, _FIRST, _TRIES, _CHECKED, SMALL, f"conflict check\nof version {taken}")
     _move(axis, _FIRST, _BEGINS, f"reads {first['read_version']}")
     _arrow(axis, _TRIES, _FIRST, _LOG, SMALL)

@@ -1,4 +1,4 @@
-"""Eight small tables that went wrong as real ones did. Solve the cases before you read this: it names causes.
+"""Eight small tables with problems of real ones. Solve the cases before you read this: it names the causes.
 
 Real statements make the damage where they still do. Bugs that are mended, or are of an engine that isn't
 here, are written into the log by hand, as their reports say.

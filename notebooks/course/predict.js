@@ -49,7 +49,7 @@ function render({ model, el }) {
     const known = scores.get(notebook) ?? new Map();
     scores.set(notebook, known.set(question, right));
     const count = [...known.values()].filter(Boolean).length;
-    return make("span", { className: "ck-predict-score", textContent: `${count} of ${known.size} predicted` });
+    return make("span", { className: "ck-predict-score", textContent: `${count} of ${known.size} right` });
   }
 
   form.addEventListener("input", () => {

@@ -18,7 +18,8 @@ from course.writers import NUM_ROWS, SCENARIOS, PausedWriter, Scenario, make_tab
 
 # The rule that decided: of Delta's ConflictChecker by their exceptions, or why there was no conflict.
 _RULES = {
-    "ConcurrentAppendException": "The {second} added a file where the {first} had read: it had missed rows.",
+    "ConcurrentAppendException": "The {second} added a file where the {first} had read, so the {first} may "
+    "have missed rows.",
     "ConcurrentDeleteReadException": "The {second} removed a file that the {first} had read and rewritten, "
     "so the new files would restore deleted rows, or add rows twice.",
     "ConcurrentTransactionException": "The {second} wrote the batch that the {first} was about to commit: "

@@ -136,7 +136,7 @@ class Labs:
         page.keyboard.press("Enter")
         outcome = asked.get_by_role("status")
         expect(outcome).to_contain_text("the answer is 1,095 files, you said 1,000. Each day writes a file")
-        expect(outcome).to_contain_text("0 of 1 predicted")
+        expect(outcome).to_contain_text("0 of 1 right")
         expect(guess).to_be_disabled()
 
     def test_the_score_goes_on_with_a_choice_and_with_a_number(self, page: Page) -> None:
@@ -145,9 +145,9 @@ class Labs:
         page.keyboard.press("ArrowDown")
         expect(asked.get_by_label("the footers")).to_be_checked()
         page.keyboard.press("Enter")
-        expect(asked.get_by_role("status")).to_contain_text("Right: the footers. 1 of 2 predicted")
+        expect(asked.get_by_role("status")).to_contain_text("Right: the footers. 1 of 2 right")
         asked = page.locator(".ck-predict").nth(2)
         asked.get_by_label("Your guess").fill("40")
         asked.get_by_role("button", name="Reveal").click()
-        right = re.compile(r"^Right: 40 times\.\s+2 of 3 predicted$")
+        right = re.compile(r"^Right: 40 times\.\s+2 of 3 right$")
         expect(asked.get_by_role("status")).to_contain_text(right)

@@ -96,8 +96,9 @@ def test_an_answer_is_right_or_not_and_the_answer_isnt_shown() -> None:
 
 def test_what_cant_be_checked_is_a_sentence_and_an_unknown_exercise_is_refused() -> None:
     sentence = said("03.2", 1, "no table", 128)
-    assert sentence.startswith("Not right yet: it can't be checked with the str and int beside it ('str' ")
-    assert "it can't be checked with nothing beside it (" in said("08.1", 4)
+    said_first = "Not right yet: it can't be checked with the str and int that this cell gives ('str' "
+    assert sentence.startswith(said_first)
+    assert "it can't be checked with no argument (" in said("08.1", 4)
     with pytest.raises(InvalidArgumentError, match=r'"11\.1" is unknown: give one of 01'):
         check("11.1", 1)
 
@@ -158,12 +159,12 @@ def test_02_wants_the_hint_deleted(tmp_path: Path) -> None:
 def test_03_counts_bins_of_a_single_file_and_wants_something_left(tmp_path: Path) -> None:
     sizes = [add(str(number), size) for number, size in enumerate((20_000, 20_000, 60_000, 60_000, 60_000))]
     plan = Log(tmp_path / "sizes").commit(*sizes).plan_compaction(max_file_size=99_999)
-    judged("03.1", 4, {1: "a single file count as well", 5: "these are files", 3: "can't be cut"}, plan)
+    judged("03.1", 4, {1: "a single file count as well", 5: "these are files", 3: "can't be split"}, plan)
     customers, size = metadata({"id": "long", "customer": "string"}), 128 * KIB
     assert "no column customer" in said("03.2", 1, Log(tmp_path / "plain").commit(), size)
     log = Log(tmp_path / "customers", customers)
     assert "never compacted" in said("03.2", 4, log.commit(*adds("a", 8)), size)
-    assert "there must be 300 names of 100 letters" in said("03.2", 0, log.replace(*adds("b", 1)), size)
+    assert "there must be 300 names of 100 characters" in said("03.2", 0, log.replace(*adds("b", 1)), size)
     wrong = {5: "the first plan", 4: "these are files", 1: "own thresholds", 0: "compact the table"}
     judged("03.2", 2, wrong, log.replace(*adds("c", 5, size=50_000)), size)
     table = log.replace(*adds("d", 2, size=50_000))
@@ -334,5 +335,5 @@ def test_10_wants_a_cube_left_alone_and_half_of_the_gain(tmp_path: Path) -> None
     table = log.commit(*new, by="OPTIMIZE", clusterBy=["customer"])
     wrong = {(2, 0): "cubes of 100 GiB", (0, 2): "even alone", (1, 2): "was not left alone"}
     judged("10.1", (1, 1), wrong, table)
-    shares = {0.1: "in hundredths", 9: "less than half", 11: "a smaller one", 50: "more than half"}
+    shares = {0.1: "in per cent", 9: "less than half", 11: "a smaller one", 50: "more than half"}
     judged("10.2", 10, shares, lambda share: SimpleNamespace(gain=min(5 * share, 100)), 100)

@@ -49,7 +49,7 @@ def test_each_ending_is_drawn(
 def test_texts_on_boxes_keep_their_colours_in_a_dark_theme() -> None:
     svg = plots.to_svg(drawn((4, 5, "refused")))
     styles = {text: style for style, text in re.findall(r'<text style="([^"]*)"[^>]*>([^<]*)</text>', svg)}
-    for text in ("version 4", "at work", "held before its commit", "conflict check"):
+    for text in ("version 4", "at work", "paused before its commit", "conflict check"):
         assert "var(" not in styles[text], text
     assert "var(" in styles["reads 4"]
 

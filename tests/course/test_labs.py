@@ -182,7 +182,7 @@ def test_the_packer_is_followed_file_by_file(sales: Table, tmp_path: Path) -> No
         ({"num_seen": 0}, "No file has been looked at"),
         ({"num_seen": 1}, "it opens the first bin"),
         ({"num_seen": 2}, "in the bin it fits"),
-        ({"max_file_size": 16 * KIB}, "that would be more than 16 KiB. The bin is closed for good, and"),
+        ({"max_file_size": 16 * KIB}, "that would be more than 16 KiB. The bin is closed, and a new"),
         ({}, "In the end: 0 bins, 0 B rewritten, 4 files after"),
         ({"min_file_size": 4 * KIB, "max_file_size": 128 * KIB}, "it is not small, and stays"),
         names={"table": sales},

@@ -66,7 +66,7 @@ def _step(steps: pa.Table, max_file_size: int, num_seen: int) -> str:
         return f"{name}: it is of another partition, and opens another bin."
     return (
         f"{name}: with the {format_size(closed)} in the bin, that would be more than "
-        f"{format_size(max_file_size)}. The bin is closed for good, and another is opened."
+        f"{format_size(max_file_size)}. The bin is closed, and a new one begins."
     )
 
 

@@ -42,7 +42,7 @@ def race(folder: str | Path, story: str = "append with append", spark: SparkSess
             outcome = "Playing …" if playing.running else "Who wins? Make a guess, then play it."
         lines = [
             scenario.about,
-            f"{first.name}, held before its commit: {first.statement}",
+            f"{first.name}, paused before its commit: {first.statement}",
             f"{second.name}, in between: {second.statement}",
             outcome,
         ]
