@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.do(options))
     except (errors.CompactionKitError, KeyboardInterrupt) as error:
         # A run that is interrupted raises RunCancelled, which says what is committed.
-        sentence = str(error) or "Interrupted: nothing was changed."
+        sentence = str(error) or "Interrupted: the history of the table says what was committed."
         print(sentence, file=sys.stderr)
         if options.json:
             is_empty = isinstance(error, errors.EmptyTableError)

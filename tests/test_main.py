@@ -133,7 +133,7 @@ def test_an_interrupted_command_prints_json_too(
 
     handmade.write_log(tmp_path, *[[handmade.add(name)] for name in "ab"])
     monkeypatch.setattr(sys, "stdin", Interrupted())
-    assert "nothing was changed" in printed(capsys, "run", tmp_path, code=2)["error"]
+    assert "the history of the table says" in printed(capsys, "run", tmp_path, code=2)["error"]
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def _committed(run: Run, commits: Sequence[Commit], error: BaseException, is_wri
     undone = prove_or_undo(run, doubtful, has_failed, is_cancelled) if doubtful else ""
     if undone and len(doubtful) < len(commits):
         proved = commits[: -len(doubtful)]
-        return f"version {_versions(proved)} is committed and proved, of the rest {undone}"
+        return f"version {_versions(proved)} is committed and proved; {undone}"
     if undone:
         return undone
     if not commits:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
-from compaction_kit.errors import InvalidArgumentError, RunCancelled, StalePlanError
+from compaction_kit.errors import CompactionKitError, InvalidArgumentError, RunCancelled, StalePlanError
 from compaction_kit.execute.commits import Commit, commits_of, restore, restored
 from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import SPARK_FAILURES, translate
@@ -19,6 +20,7 @@ from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_files_by_version
+from compaction_kit.log.paths import canonical_paths
 from compaction_kit.log.protocol import HIGH_WATER_MARK, columns_of
 from compaction_kit.log.snapshot import file_keys, without
 from compaction_kit.records import Plan, Record
@@ -145,7 +147,9 @@ class RestorePlan(Plan):
 
         try:
             done = restored(handle, "restore", tag, {}, commit)
-        except (*SPARK_FAILURES, ConnectionError) as error:
+        except (*SPARK_FAILURES, OSError) as error:
+            if isinstance(error, CompactionKitError):
+                raise
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):
             raise RunCancelled(f"The restore was cancelled: {_outcome(self, tag)}.") from None
@@ -278,7 +282,8 @@ def _outcome(plan: RestorePlan, tag: str) -> str:
 
 def _result(plan: RestorePlan, commit: Commit, seconds: float) -> RestoreResult:
     as_planned = all(
-        sorted(file["path"] for file in files) == sorted(plan.diff.paths(change))
+        sorted(canonical_paths(pa.array([file["path"] for file in files], pa.string())).to_pylist())
+        == sorted(plan.diff.paths(change))
         for files, change in ((commit.adds, ADDED), (commit.removes, REMOVED))
     )
     return RestoreResult(

@@ -195,10 +195,12 @@ def _parsed(partition_by: str, columns: tuple[str, ...]) -> StructType:
     # Text such as "INT" is parsed to a type without columns.
     schema = schema if isinstance(schema, StructType) else StructType()
     if tuple(schema.names) != columns:
-        raise errors.InvalidArgumentError(
-            f"partition_by names {', '.join(schema.names) or 'no column'}, but the folders are named by "
-            f"{', '.join(columns) or 'none'}: give these, in this order, with their types."
-        )
+        why = "the folder is not partitioned: leave partition_by out"
+        if columns:
+            named = ", ".join(columns)
+            why = f"the folders are named by {named}: give these, in this order, with their types"
+        given = ", ".join(schema.names) or "no column"
+        raise errors.InvalidArgumentError(f"partition_by names {given}, but {why}.")
     return schema
 
 

@@ -108,10 +108,8 @@ def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
     rows, in_log = list[dict[str, Any]](), 0
     for (version, actions), (following, next_actions) in pairwise(chain(log.raw_commits(start), [(0, [])])):
         added_to = state.apply(actions)
-        parameters = commit_info(next_actions).get("operationParameters")
-        is_auto = isinstance(parameters, dict) and parameters.get("auto") in (True, "true")
-        done = following if is_auto else None
-        in_log += done is not None
+        done = following if _is_auto(next_actions) else None
+        in_log += _is_auto(actions)
         if enabled_by(conf, state.metadata.configuration) or not setting:
             fired = state.fire(added_to, done is not None)
             rows += [{"version": version, **row, "committed_as": done} for row in fired]
@@ -122,6 +120,11 @@ def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
     table, num_commits = pa.Table.from_pylist(rows, pa.schema(kinds)), latest.version - start + 1
     rules = state.min_num_files, limits, state.counts_below
     return AutoCompaction(setting, *rules, start, num_commits, in_log, table)
+
+
+def _is_auto(actions: Sequence[Action]) -> bool:
+    parameters = commit_info(actions).get("operationParameters")
+    return isinstance(parameters, dict) and parameters.get("auto") in (True, "true")
 
 
 def enabled_by(conf: Conf, properties: Mapping[str, str]) -> str:

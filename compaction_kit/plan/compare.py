@@ -26,9 +26,9 @@ class Comparison(Record):
 
     Attributes:
         column: The column that queries ask for.
-        layouts: One row a layout: layout (string: "now", "OPTIMIZE", "by ingestion", "by <column>"),
-            num_files, bytes_rewritten (int64), point_files and range_files (double, files that a query
-            for one value, or for a narrow range, touches on average; null if no file has bounds).
+        layouts: One row a layout: layout (string: "now", "OPTIMIZE", "by ingestion", "by <column>", and
+            "this plan" for a plan with a budget), num_files, bytes_rewritten (int64), point_files and
+            range_files (double, files that a query for one value, or for a narrow range, touches on average).
     """
 
     column: str
@@ -37,7 +37,7 @@ class Comparison(Record):
     def plot(self) -> "plots.Chart":
         """Draw the files touched by a narrow range in each layout."""
         touched = {row["layout"]: row["range_files"] for row in self.layouts.to_pylist()}
-        best = min(touched, key=lambda name: touched[name] or 0)
+        best = min(touched, key=lambda name: touched[name])
         when = best if best.startswith(("now", "by ")) else f"after {best}"
         how = "as many files in each layout" if len({*touched.values()}) == 1 else f"the fewest files {when}"
         finding = f"A narrow range of {self.column} touches {how}"
@@ -58,17 +58,17 @@ class Comparison(Record):
     def _rows(self) -> list[list[str]]:
         rows = []
         for layout in self.layouts.to_pylist():
-            touched = [layout[name] for name in ("point_files", "range_files")]
+            touched = [format_factor(layout[name]) for name in ("point_files", "range_files")]
             cells = [layout["layout"], f"{layout['num_files']:,}", format_size(layout["bytes_rewritten"])]
-            rows.append(cells + ["unknown" if files is None else format_factor(files) for files in touched])
+            rows.append(cells + touched)
         return rows
 
 
 def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     """Compare the layouts now, after OPTIMIZE with the plan's thresholds, and after each order.
 
-    Queries are for the values that bound the files now: for each of them, and for each range from one
-    to that 1 % of the values further on. A file is touched if its bounds in the stats don't exclude it;
+    Queries are for the values that bound the files now: for each value, and for each range that spans 1 % of
+    these values. A file is touched if its bounds in the stats don't exclude it;
     one without bounds always is. After a rewrite, a bin's output is taken to be one file with the
     bounds of all its inputs.
 
@@ -77,7 +77,7 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
         column: What queries ask for. None: the plan's order if a column, else the first one with bounds.
 
     Raises:
-        InvalidArgumentError: There is no such column, or no file has bounds of any.
+        InvalidArgumentError: There is no such column, or no file has bounds of it, or of any.
     """
     if plan.clustered_by:
         raise InvalidArgumentError(
@@ -86,12 +86,12 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
         )
     source = plan.source
     name = column or column_of(plan.order) or next(filter(source.has_bounds, source.data_columns), None)
-    if name is None:
+    bounds = source.bounds(name) if name else None
+    if name is None or bounds is None or not bounds.known.any():
+        which = f'column="{name}": it has no' if name else "column=None: no column has"
         raise InvalidArgumentError(
-            "column=None: no column has bounds in the stats of the files, so queries can't be compared; "
-            "write stats first."
+            f"{which} bounds in the stats of the files, so queries can't be compared; write stats first."
         )
-    bounds = source.bounds(name)
     orders = (SIZE, INGEST, order_by(name))
     plans = {layout_of(order): BinPlan.of(plan.planner, plan.thresholds, order=order) for order in orders}
     plans |= {} if plan.budget is None else {"this plan": plan}
@@ -122,6 +122,6 @@ def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing) -> dict[str, 
     return {
         "num_files": len(known),
         "bytes_rewritten": int(sizes[positions].sum()),
-        "point_files": float(points.mean() + unknown) if len(values) else None,
-        "range_files": float(ranges.mean() + unknown) if len(values) else None,
+        "point_files": float(points.mean() + unknown),
+        "range_files": float(ranges.mean() + unknown),
     }

@@ -18,12 +18,12 @@ from compaction_kit.text import format_count, format_factor, format_seconds
 _REWRITE = "rewrite"
 _NO_SPANS = "No time was recorded, so there is nothing to draw"
 # What a step is called in a sentence, and how it is drawn.
-_WORDS = {_REWRITE: "rewriting", "plan": "planning", "commit": "committing", "proof": "proof"}
+_WORDS = {_REWRITE: "rewriting", "join": "joining", "commit": "committing", "proof": "proof"}
 _LOOKS: style.Looks = {
     _REWRITE: (NEW, ""),
     "commit": (OTHER, ""),
     "proof": (OTHER, "///"),
-    "plan": (OTHER, "..."),
+    "join": (OTHER, "..."),
 }
 # How high, in inches, a step's row is, and a lane; lanes get thinner where there are many.
 _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
@@ -53,7 +53,7 @@ def timeline(spans: pa.Table) -> Chart:
     """Draw where the time of a run went: rewrites by task slot, the other steps a row each.
 
     The title names the two steps that took the most time: the share in which a span of theirs was at work.
-    `spans` has a row a piece of work: step ("plan", "proof", "rewrite", "commit" or another), label (what to
+    `spans` has a row a piece of work: step ("rewrite", "join", "commit", "proof" or another), label (what to
     write on it) and bin_id, both nullable, start (float64, counted from when the run began) and seconds.
     """
     return timelines({"": spans})

@@ -51,11 +51,11 @@ class VacuumResult(WithFiles, Record):
         """Return the outcome for people: name and value."""
         if not self.num_files and not self.directories and not len(self.not_deleted):
             return {"outcome": "nothing to do: the plan is empty, so nothing was deleted"}
-        lost, planned = self.versions_lost, ", as planned" if self.as_planned else ""
+        lost, planned = self.versions_lost, "as planned" if self.as_planned else "NOT as planned"
         rows = [f"{row['path']}: {row['why']}" for row in self.not_deleted.to_pylist()]
         facts = {
             "versions lost": f"{len(lost):,}: {ranges(lost)}" if lost else "none",
-            "deleted": f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}{planned}",
+            "deleted": f"{format_count(self.num_files, 'file')}, {format_size(self.size_bytes)}, {planned}",
         }
         if self.directories:
             facts["folders"] = f"{format_count(len(self.directories), 'empty folder')} deleted"

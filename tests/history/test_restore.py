@@ -1,5 +1,6 @@
 import _thread
 import json
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -127,6 +128,29 @@ def test_an_interrupted_restore_says_what_is_committed(
     assert table.version == 4 + is_done
     if is_done:
         assert table.diff(3, 5).same_content
+
+
+def test_a_restore_without_room_for_a_scratch_file_is_a_sentence(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(lived / "gone"))
+    table = open_table(copy_of(lived), spark)
+    refused(table.plan_restore(3).run, errors.RunFailedError, "nothing was committed", "No such file")
+
+
+def test_files_outside_of_the_table_come_back_as_planned(spark: SparkSession, tmp_path: Path) -> None:
+    path, far = tmp_path / "table", tmp_path / "far.parquet"
+    spark.range(5).coalesce(1).write.format("delta").save(str(path))
+    (name,) = [add["path"] for add in handmade.actions_of(path, 0, "add")]
+    (path / name).rename(far)
+    commit = handmade.commit_path(path, 0)
+    commit.write_text(commit.read_text().replace(f'"{name}"', f'"{far}"'))
+    for written in (path / "_delta_log").glob("*.crc"):
+        written.unlink()
+    for written in (path / "_delta_log").glob(".*.crc"):
+        written.unlink()
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id < 9")
+    assert open_table(path, spark).plan_restore(0).run().as_planned
 
 
 def test_a_commit_just_before_the_restore_is_not_undone(

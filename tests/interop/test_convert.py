@@ -153,6 +153,7 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
     write(tmp_path / "text", "a.parquet")
     (tmp_path / "text/r.csv").write_bytes(b"a,b\n1,2\n")
     (tmp_path / "empty").mkdir()
+    write(tmp_path / "plain", "a.parquet")
     write(tmp_path / "folders", "p=1/a.parquet")
     write(tmp_path / "folders", "q=1/a.parquet")
     write(tmp_path / "names", "a.parquet", **{"a b": [1]})
@@ -175,6 +176,8 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
         ("code", 'write it as "code STRING, day DATE"'),
     ):
         refused(partial(interop.plan_convert, codes, partition_by), InvalidArgumentError, message)
+    with_none = partial(interop.plan_convert, tmp_path / "plain", "day DATE")
+    refused(with_none, InvalidArgumentError, "names day, but the folder is not partitioned: leave")
     without_zone = partial(interop.plan_convert, codes, "code INT, day TIMESTAMP_NTZ")
     refused(without_zone, UnsupportedTableError, str(codes), "TIMESTAMP_NTZ: give day another type")
 

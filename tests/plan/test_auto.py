@@ -77,6 +77,7 @@ def test_it_fires_after_writes_alone_and_while_it_is_on(tmp_path: Path) -> None:
     fired = replayed.fired.select(["version", "partition.p", "committed_as"]).to_pydict().values()
     assert [*zip(*fired, strict=True)] == [*((1, p, 2) for p in "abcdez"), (3, "x", 4)]
     assert (replayed.enabled_by, replayed.num_in_log) == ("delta.autoOptimize", 2)
+    assert [open_table(tmp_path).auto_compaction(since).num_in_log for since in (2, 3, 4, 5)] == [2, 1, 1, 0]
 
 
 def test_files_up_to_the_size_that_is_set_count_by_their_live_rows(tmp_path: Path) -> None:

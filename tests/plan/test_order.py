@@ -161,6 +161,14 @@ def test_what_can_not_be_used_is_refused_by_name(tmp_path: Path, options: dict[s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("column", [None, "c"])
+def test_without_bounds_there_is_nothing_to_compare(tmp_path: Path, column: str | None) -> None:
+    plan = open_table(table_of(tmp_path, ranged("a", 60, None), ranged("b", 60, None))).plan_compaction()
+    which = 'column="c": it has no bounds' if column else "column=None: no column has bounds"
+    with pytest.raises(InvalidArgumentError, match=f"^{which} in the stats of the files"):
+        plan.compare(column)
+
+
 @pytest.mark.parametrize("options", [{"order": "c"}, {"budget": "1 MiB"}, {"order": "ingest"}], ids=str)
 def test_delta_is_not_asked_for_other_plans(tmp_path: Path, options: dict[str, Any]) -> None:
     table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))

@@ -57,6 +57,8 @@ def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
     assert plots.timeline(spans).get_suptitle() == (
         "3 bins in 10 s: 70 % rewriting on 2 slots, 30 % before and between\nsteps"
     )
+    spans = spans_of(first, ("join", None, 0, 3.0, 1.0))
+    assert plots.timeline(spans).get_suptitle() == "1 bin in 4.0 s: 75 % rewriting on 1 slot, 25 % joining"
     # Tasks of one bin count as one bin, and so does one that names none.
     for rows in ((first, ("rewrite", None, 0, 1.0, 1.0)), (("rewrite", None, None, 0.0, 3.0),)):
         assert plots.timeline(spans_of(*rows)).get_suptitle().startswith("1 bin in ")
