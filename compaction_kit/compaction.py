@@ -136,7 +136,7 @@ class CompactionPlan(BinPlan):
         return amplify(files, size, parse_count(times, "times"), *written)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON values: version, where, order, budget, thresholds, sums, bins and files."""
+        """Return the plan as JSON values: its inputs, warnings, sums, bins and files."""
         return {name: plain(getattr(self, name)) for name in _STORED}
 
     def run(

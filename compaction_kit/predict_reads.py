@@ -120,9 +120,9 @@ def predict_reads(
 
     Orders by a column are those by the columns that the query's condition names, three at most. The output
     of a bin is taken to be one file with the ranges of all its inputs, as "arrow" writes it; one whose
-    inputs have no stats is opened by every query. A column is taken to be null in inputs without stats of it
-    that others have, if the first of them lacks it, or is gone; not where properties choose the columns that
-    have stats.
+    inputs have no stats is opened by every query. If only some inputs have stats of a
+    column, the others count as null there if the first of them lacks the column or is gone, unless table
+    properties choose the columns that have stats.
 
     Args:
         plan: The plan, for its files, thresholds, order and budget.

@@ -170,7 +170,7 @@ class Table:
                 session (default: all bins in one commit).
             max_deleted_rows_ratio: Files with a larger share of deleted rows are rewritten, whatever
                 their size. None: OPTIMIZE's setting in the session (default 0.05).
-            full: Cluster files of other clustering columns again too, as OPTIMIZE … FULL does.
+            full: Also cluster again the files of other clustering columns, as OPTIMIZE … FULL does.
             output_file_size: The size of added files, instead of `max_file_size`, which is the size of a bin
                 before it is rewritten: small files take less space once they are together. The size of a
                 bin is computed from it by the model that predicts `bytes_added`, so that a second plan

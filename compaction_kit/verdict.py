@@ -172,7 +172,7 @@ def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> l
         rows = format_count(result.fingerprint.num_rows, "row")
         sentences.append(f"The content is the same: {rows} compared by {readers}.")
     if result.conflicts:
-        left = "all was done as planned" if result.as_planned else "what they had changed was left out"
+        left = "all was done as planned" if result.as_planned else "files that they changed were left out"
         sentences.append(f"{format_count(len(result.conflicts), 'conflict')} with other writers, and {left}.")
     elif not result.as_planned:
         sentences.append("Not exactly the planned files were rewritten.")

@@ -154,17 +154,17 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
 
 
 def legacy_setting(spark: SparkSession) -> str | None:
-    """Return the setting by which Spark reads some dates or times as others than the files have, if any."""
+    """Return the setting that makes Spark read other dates or times than files have; None without one."""
     for name in _REBASE_MODES:
         if _setting(spark, name) == "LEGACY":
-            return f"spark.sql.parquet.{name} is LEGACY, so dates may be of the old calendar"
+            return f"spark.sql.parquet.{name} is LEGACY, so dates may be of the legacy hybrid calendar"
     if _setting(spark, "int96TimestampConversion") == "TRUE":
         return "spark.sql.parquet.int96TimestampConversion is true, so Spark shifts some timestamps"
     return None
 
 
 def refuses_old_dates(spark: SparkSession) -> bool:
-    """Return whether Spark refuses dates before 1900, or 1582, in files that don't name its release."""
+    """Return whether Spark refuses dates before 1582, or times before 1900, in files of unknown releases."""
     return any(_setting(spark, name) == "EXCEPTION" for name in _REBASE_MODES)
 
 

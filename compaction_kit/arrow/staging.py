@@ -1,4 +1,4 @@
-"""Where a run's outputs are until a commit names them, and how those that none will name are deleted."""
+"""Keep a run's outputs until a commit names them, and delete those that no commit will name."""
 
 import contextlib
 import posixpath

@@ -50,10 +50,10 @@ class MergedStats(NamedTuple):
     def of(
         self, num_rows: int, read: Callable[[], Mapping[str, Bounds]], with_nan: Container[str] = ()
     ) -> str:
-        """Return the stats of an output: of another number of rows, they aren't to be trusted.
+        """Return the stats of an output; without the merged ones if its number of rows differs.
 
-        What they lack then, or because a column is newer than some files, `read` finds in the output. To
-        Delta NaN is the greatest value; some writers' bounds don't count it in the columns `with_nan`.
+        Bounds that are missing then, or as a column is newer than some files, `read` finds in the output.
+        To Delta NaN is the greatest value; some writers' bounds don't count it in the columns `with_nan`.
         """
         text = self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
         found = _DECODER.decode(text)
@@ -93,8 +93,8 @@ def merge_stats(
     """Merge the stats of files, given as JSON; `leaves` are the table's columns.
 
     The result has numRecords, and nullCount, minValues and maxValues of the columns of which every file has
-    them. `is_new` takes a column's path and the number of a file without stats of it that others have, and
-    returns whether such files are taken to have nulls there.
+    them. `is_new` takes a column's path and the number of a file that has no stats of it where other files
+    have, and returns whether all such files count as null there.
     """
     files = [file for file in map(_parsed, stats) if file is not None]
     if len(files) < len(stats):

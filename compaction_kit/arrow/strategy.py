@@ -193,9 +193,9 @@ class _ArrowRun:
         return lost
 
     def _without(self, proof: Fingerprint, gone: Sequence[_Done]) -> Fingerprint | None:
-        """Return the proof of the rest: if all bins and these are as their outputs, so are the others.
+        """Compare the bins whose files are gone, and subtract them from the proof of all bins.
 
-        Each reader has hashes of its own: None if another one compares these.
+        None if another reader has compared them, because each reader has hashes of its own.
         """
         part = self._compare(_file_actions(self._run.store, gone))
         return proof - part if {*part.readers} <= {*proof.readers} else None

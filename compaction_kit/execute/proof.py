@@ -103,7 +103,7 @@ def prove_or_undo(run: Run, commits: Sequence[Commit], has_failed: bool, is_canc
         prove(run, commits)
         return ""
     except BaseException as error:
-        return f"{_undo(run, commits)}, because its content was not proved ({reason_of(error)})"
+        return f"the content was not proved ({reason_of(error)}); {_undo(run, commits)}"
 
 
 def _latest_by_others(run: Run, commits: Sequence[Commit]) -> int | None:
@@ -115,9 +115,11 @@ def _latest_by_others(run: Run, commits: Sequence[Commit]) -> int | None:
 def _undo(run: Run, commits: Sequence[Commit]) -> str:
     """Restore the table, if that undoes these commits and nothing else; returns what was done."""
     before, last = commits[0].version - 1, commits[-1].version
+    numbers = ", ".join(str(commit.version) for commit in commits)
+    versions = f"versions {numbers} are" if commits[1:] else f"version {numbers} is"
     by_hand = (
-        f"version {', '.join(str(commit.version) for commit in commits)} is committed and not proved: go "
-        f"back with RESTORE to version {before}, or compare the two by compaction_kit.verify.fingerprint"
+        f"{versions} committed and not proved: go back with RESTORE to version {before}, or compare both by "
+        f"table.diff({before}, {last}, verify=True)"
     )
     latest = _latest_by_others(run, commits)
     if latest is not None:

@@ -52,8 +52,8 @@ class CompactionResult(Record):
         verified: True if the content was compared and is the same, None if it wasn't compared.
         fingerprint: Of the rows that were compared; its `readers` say what read them.
         proof_reason: Why Spark had to read them, if it had.
-        refusals: Why the strategy left bins alone, by number; OPTIMIZE did them, if it is among the batches'
-            strategies.
+        refusals: Why the strategy left bins alone, by bin number; OPTIMIZE rewrote them if `batches` has the
+            strategy "optimize".
         as_planned: Whether exactly the planned files were rewritten.
         peak_bytes: The most memory that a Python worker had held after rewriting; 0 without such a worker.
         timeline: One row a step, or a bin's part in it: step (string: "rewrite", "join", "commit", "proof"),

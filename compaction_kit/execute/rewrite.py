@@ -114,7 +114,7 @@ def _spread(rows: DataFrame, plan: BinPlan, positions: np.ndarray) -> tuple[Data
     if not columns:
         size = plan.planner.model.output_bytes(positions, np.zeros(len(positions), int), 1)[0]
         return rows.repartition(max(math.ceil(size / limit), 1)), 0
-    # A task writes a partition: as one file, or as files of so many rows.
+    # One task writes each partition: as one file, or as files of at most so many rows.
     rows = rows.repartition(len(np.unique(plan.planner.groups[positions])), *map(quoted, columns))
     num_rows, sizes = plan.planner.rows[positions], plan.source.sizes[positions]
     known = num_rows > 0

@@ -216,8 +216,8 @@ class Strategy(ABC):
         """Rewrite and commit.
 
         Returns:
-            The bins that it can't rewrite, by number, with the reasons. It leaves alone all bins of their
-            partitions if OPTIMIZE runs such plans, because OPTIMIZE packs whole partitions.
+            The bins that it can't rewrite, by number, with the reasons. If OPTIMIZE can run the plan, all
+            bins of their partitions are left to it, because it packs whole partitions.
         """
 
     def is_as_planned(self, plan: BinPlan, removed: set[str], num_added: int) -> bool:

@@ -207,7 +207,7 @@ def read_versions(handle: Handle) -> pa.Table:
         null if neither happens, or if it can't be read. same_content_as (int64) is the lowest other version
         known to have the same rows and columns, same_content_by (string) how that is known: "identical
         files"; "proved", because a run of this kit left the fingerprint of the rows in the commit, or this
-        table object ran and proved it by OPTIMIZE; "row counts agree", for other commits by OPTIMIZE, REORG
+        Table ran OPTIMIZE and compared the rows; "row counts agree", for other commits by OPTIMIZE, REORG
         or this kit. read_instead (int64) is the latest readable version with the same content, if the
         version can't be read. num_added, num_removed, bytes_added, bytes_removed (int64) and data_change
         (bool) are of the commit; records_change (int64) is by how many rows it changed the table, null

@@ -156,7 +156,7 @@ def check_readable(protocol: Protocol) -> None:
 
 
 def check_not_managed(features: Iterable[str]) -> None:
-    """Raise UnsupportedTableError if a table's catalog, or a commit coordinator, decides about its commits.
+    """Raise UnsupportedTableError for a catalog-managed table, or one with a commit coordinator.
 
     Its log may lack the newest versions, which only these know (protocol, "Catalog-managed tables"), and
     Delta refuses a catalog's table by its path, as well as OPTIMIZE by its name.
@@ -165,5 +165,5 @@ def check_not_managed(features: Iterable[str]) -> None:
     if managed:
         raise UnsupportedTableError(
             f"The table's commits are managed by its catalog or a coordinator ({managed[0]}), so its log "
-            "can't be read by path: use the maintenance that comes with these."
+            "can't be read by path: use the maintenance that the catalog offers."
         )

@@ -76,8 +76,8 @@ class AutoCompaction(Record):
         enough = f"{format_count(self.min_num_files, 'live file')} of {of_size} there ({_CONF}.minNumFiles)"
         facts = {
             "on by": self.enabled_by or "nothing: it is off, and this is what it would do",
-            "fires": "after a commit, in each partition that it added files to, if the session has "
-            f"{enough}, and the first time",
+            "fires": "after a commit, in each partition that it added files to: the first time, and if the "
+            f"session has {enough}",
             "counts": f"files that a session adds from version {self.since} on, less all that it removes "
             "(delta-io/delta#4487)",
             "packs": f"files below {lower} into files of at most {upper} ({_CONF}.maxFileSize)",

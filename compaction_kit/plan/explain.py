@@ -244,9 +244,9 @@ def bin_limit(plan: BinPlan) -> str:
 class Exactness:
     """Which parts of a plan are certain; `str()` says what each of them is.
 
-    `members` isn't, if OPTIMIZE ends a bin between files of one size. They are in the order of the snapshot
-    (see `state_order`), which depends on the setting spark.databricks.delta.snapshotPartitions at the time
-    when the session first read the table. So are files that become several cubes, and then `sums` isn't.
+    `members` is False if OPTIMIZE ends a bin between files of one size: their order is the snapshot's (see
+    `state_order`), which depends on the setting spark.databricks.delta.snapshotPartitions at the time when
+    the session first read the table. If files become several cubes, `members` and `sums` are False.
     """
 
     sums: bool

@@ -1,8 +1,8 @@
 """Parse partition values, and group files by those that are the same to OPTIMIZE.
 
 From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to the column's type
-(conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Before, by their text; so are
-files still of which one value is "" and not of a text column.
+(conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Earlier releases
+compare the text; so do later ones for files with "" in a column that isn't text.
 """
 
 import datetime
@@ -85,7 +85,7 @@ def typed_value(value: str | None, column: str, kind: Any, time_zone: datetime.t
     try:
         return _parsed(value, kind if isinstance(kind, str) else "", time_zone)
     except (ValueError, ArithmeticError, TypeError, UnsupportedTableError):
-        into = "null, or a time before the year 1 of UTC into another" if kind == "timestamp" else "null"
+        into = "null or, before the year 1 in UTC, into another time" if kind == "timestamp" else "null"
         raise UnsupportedTableError(
             f'The partition value "{value}" of column {column} can\'t be read as {kind}: OPTIMIZE may turn '
             f"it into {into}; correct those rows first."

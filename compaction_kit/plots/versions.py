@@ -77,8 +77,8 @@ def history(ledger: pa.Table) -> Chart:
 def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) -> Chart:
     """Draw each file from the version that added it to the one that removed it; a line marks a version.
 
-    `lives` are what `TransactionLog.lifetimes` returns, `history` what `Table.history()` returns. A file that
-    was added back, or got a deletion vector, keeps its row.
+    `lives` are what `TransactionLog.lifetimes` returns, `history` what `Table.history()` or
+    `Table.versions()` returns. A file that was added back, or got a deletion vector, keeps its row.
     """
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
     num_files, live = len(pc.unique(lives["path"])), lives["removed"].null_count

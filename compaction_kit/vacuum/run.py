@@ -1,4 +1,4 @@
-"""Let Delta delete the planned files, report the progress, and the record of the result."""
+"""Let Delta delete the planned files, and report progress and result."""
 
 import contextlib
 import time

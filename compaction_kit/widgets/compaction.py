@@ -32,7 +32,7 @@ _HINT = "Counts files without running your query; compactions are predicted with
 _EXAMPLE = "SELECT count(*) FROM {{table}} WHERE {0}, or a condition alone: {0}"
 # The names of columns that Spark reads as such without quotes, in a query's condition too.
 _PLAIN = re.compile(r"(?!(?:select|with|true|false|null|current_path)$)[a-z_]\w*", re.ASCII | re.IGNORECASE)
-_NOT_RUN = "Run the plan, and the query can be timed on this cluster, before and after."
+_NOT_RUN = "Run the plan to time the query on this cluster, before and after."
 
 
 def verdict_part(state: WorkbenchState) -> Part:
@@ -146,9 +146,9 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
     fields.bind(state, "size_bytes", min_file_size=smaller, max_file_size=target)
     fields.set_by_choice(state, "order", order)
     by_output = w.Checkbox(True, description="Size of new files", indent=False).add_class("ck-by-output")
-    by_output.tooltip = "If ticked, the size of new files; if not, of bins, as OPTIMIZE's maxFileSize"
+    by_output.tooltip = "On: the size of new files. Off: the size of bins, as OPTIMIZE's maxFileSize"
     full = w.Checkbox(False, description="OPTIMIZE … FULL", indent=False).add_class("ck-full")
-    full.tooltip = "Cluster files of other columns again too"
+    full.tooltip = "Also cluster again the files of other clustering columns"
     fields.bind(state, where=where, budget=budget, by_output=by_output, full=full)
     live(full, lambda: state.is_clustered)
     for widget in (smaller, by_output, where, order, budget):

@@ -79,7 +79,7 @@ class Slider(anywidget.AnyWidget):
 
 
 class SizeSlider(w.VBox):
-    """A size in bytes: a slider in steps of two, a field to type "100 MB" in, and elsewhere the `error`."""
+    """A size in bytes: a slider over powers of two, a field for text such as "100 MB", and its `error`."""
 
     size_bytes = Int(1, min=1, allow_none=True, help="The size chosen; None if what is typed is no size")
 

@@ -25,8 +25,8 @@ from compaction_kit.widgets.state import WorkbenchState
 _MOST_ROWS, _LONGEST, _MOST_DAYS, _MOST_ACTIONS, _LONGEST_ACTION = 20, 60, 60, 100, 400
 _COLUMNS = ("version", "time", "operation", "files ±", "bytes ±", "rows ±", "content")
 _CONTENT = (
-    "Content says why a version has the same rows as the one before, or as the one named: proved by a "
-    "fingerprint of the rows, identical files, or row counts agree. Unknown: only the commit claims it."
+    "Content says why a version has the same rows as the version before, or as the version named: proved "
+    "by a fingerprint of the rows, identical files, or row counts agree. Unknown: only the commit claims it."
 )
 _GONE = {
     "missing files": "can't be read any more: files that it needs are gone",
@@ -314,7 +314,7 @@ def _version_sentence(versions: pa.Table, version: int) -> str:
         until = show_time(in_zone(row["readable_until"], zone))
         lines.append(f"From {until} on VACUUM may delete its files, or Delta may refuse it.")
     if row["read_instead"] is not None:
-        lines.append(f"By the log, its content can be read as version {row['read_instead']}.")
+        lines.append(f"Version {row['read_instead']} has the same content and can be read.")
     elif row["same_content_as"] is not None:
         lines.append(f"Version {row['same_content_as']} has the same content: {row['same_content_by']}.")
     return "\n".join(lines)

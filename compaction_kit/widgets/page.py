@@ -23,7 +23,7 @@ _SEEN = ("value", "rows", "selected_index", "children")
 
 
 def show_with_still(widget: w.DOMWidget, still: Callable[[], Html], text: str = "") -> DisplayHandle | None:
-    """Show a widget, and after it what is left of it without a kernel; its style hides that where it lives.
+    """Show a widget, and after it HTML for pages without a kernel, which CSS hides while the widget lives.
 
     `still` gives what it says and draws, without its controls, once it is on screen; `text` is the same for a
     terminal. Returns the handle that replaces the still; None outside IPython.

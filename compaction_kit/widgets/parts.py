@@ -240,7 +240,7 @@ def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.
 
     def other_table() -> str:
         is_other = job.about not in ("", state.name)
-        return f"What follows is about {job.about}, which was open when it began." if is_other else ""
+        return f"This is about {job.about}, the table that was open when it began." if is_other else ""
 
     def kind() -> str:
         return "good" if getattr(job.result, "as_planned", True) else "warning"

@@ -124,7 +124,7 @@ def files_part(state: WorkbenchState) -> Part:
         return (
             f"The median file has {text.format_size(stats.median_size_bytes)}, the largest "
             f"{text.format_size(stats.max_size_bytes)}. Readers read {text.format_size(stats.log_bytes)} of "
-            f"the log, with {text.format_count(stats.num_commits, 'commit')} that no checkpoint has."
+            f"the log, including {text.format_count(stats.num_commits, 'commit')} after the checkpoint."
         )
 
     def code() -> str:

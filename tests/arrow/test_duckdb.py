@@ -50,7 +50,7 @@ def test_old_dates_are_left_to_spark(spark: SparkSession, tmp_path: Path, confs:
     confs("spark.sql.parquet.int96RebaseModeInWrite", "LEGACY")
     spark.sql("SELECT ARRAY(TIMESTAMP'1500-01-01') times").write.format("delta").save(str(tmp_path))
     old = [{"add": add} for add in actions_of(tmp_path, 0, "add")]
-    told = "has dates of the old calendar, by org.apache.spark.legacyINT96"
+    told = "has dates of the legacy hybrid calendar, by org.apache.spark.legacyINT96"
     with pytest.raises(NotCompared, match=told):
         compare_quickly(spark, open_table(tmp_path).log.snapshot(), old, old)
 

@@ -394,7 +394,7 @@ def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
     at(bench, "ck-run").click()
     open_table(bench, own / "a")
     assert [num_files(own / name) for name in ("a", "b")] == [10, 2]
-    assert f"about {own / 'b'}, which was open" in said(bench, "ck-other-table", "Run")
+    assert f"about {own / 'b'}, the table that was open" in said(bench, "ck-other-table", "Run")
     assert f"run of {own / 'b'} done: version 11" in said(bench, "ck-footer")
     assert bench.parts[4].section() is None
     assert "became" not in said(bench, "ck-verdict")
@@ -1025,7 +1025,7 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     figure = at(bench, "ck-prediction-figure")
     for words_drawn in ("The query opens 1 of 3 files now", "<svg", "by id"):
         assert words_drawn in figure.value
-    assert "Run the plan, and" in said(bench, "ck-not-run")
+    assert "Run the plan to time" in said(bench, "ck-not-run")
     assert "The others are predictions" in said(bench, "ck-prediction")
     assert "prediction = plan.predict_reads('SELECT max(value) FROM {table} WHERE id < 10')" in part.as_code()
     section = part.section()

@@ -1,4 +1,4 @@
-"""The content of data files as DuckDB reads it, a reader that shares no code with pyarrow or Spark.
+"""The content of data files as DuckDB reads it: its Parquet reader shares no code with pyarrow or Spark.
 
 Each row is hashed over all columns, and the hashes of all rows are summed, in whatever order they are read.
 DuckDB's own hash doesn't distinguish the signs of zeros, the ends of lists in lists, nulls in lists and
@@ -141,7 +141,7 @@ def _contents(
 
 
 def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> None:
-    """Refuse dates and times of the old calendar, which Spark converts as it reads, and DuckDB doesn't."""
+    """Refuse dates and times of the hybrid calendar, which Spark converts as it reads, and DuckDB doesn't."""
     if not any(has_type(kind, pa.types.is_temporal) for kind in columns.types):
         return
     query = "SELECT DISTINCT file_name, key, value FROM parquet_kv_metadata(?) WHERE key <> 'ARROW:schema'"
@@ -150,7 +150,7 @@ def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> No
         footers[path][key] = value
     for path, footer in footers.items():
         if (sign := legacy_sign(footer)) is not None:
-            raise ValueError(f"{path} has dates of the old calendar, by {sign}")
+            raise ValueError(f"{path} has dates of the legacy hybrid calendar, by {sign}")
 
 
 def _check_types(paths: Iterable[str], columns: pa.Schema) -> None:

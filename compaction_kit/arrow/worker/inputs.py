@@ -183,9 +183,9 @@ class FileReader:
         """Check a file that may differ from the one before, and look up its wanted columns."""
         self._footer = file.metadata.metadata or {}
         if (sign := legacy_sign(self._footer)) is not None:
-            raise Refused(f"a file has dates of the old calendar ({sign})")
+            raise Refused(f"a file has dates of the legacy hybrid calendar ({sign})")
         if self.task.needs_version and _VERSION not in self._footer:
-            raise Refused("a file may have dates of the old calendar, which Spark refuses (EXCEPTION)")
+            raise Refused("a file may have dates of the legacy hybrid calendar, which Spark refuses")
         self._types = file.schema_arrow
         names, self._wanted = self._types.names, self.columns.found_in(self._types)
         self._selected = None if self._wanted == names else self._wanted

@@ -139,9 +139,9 @@ REFUSED = {
     "has timestamp[us] where the table has int64": ONE.cast(pa.schema([("a", pa.timestamp("us"))])),
     # Spark takes it for the same, or can't read the file, and here it would come out as null.
     "a file has the column A where the table has a": pa.table({"A": [1]}),
-    "old calendar (org.apache.spark.legacyDateTime)": with_key({"org.apache.spark.legacyDateTime": ""}),
-    "old calendar (org.apache.spark.legacyINT96)": with_key({"org.apache.spark.legacyINT96": ""}),
-    "old calendar (Spark 3.0.3)": with_key({"org.apache.spark.version": "3.0.3"}),
+    "hybrid calendar (org.apache.spark.legacyDateTime)": with_key({"org.apache.spark.legacyDateTime": ""}),
+    "hybrid calendar (org.apache.spark.legacyINT96)": with_key({"org.apache.spark.legacyINT96": ""}),
+    "hybrid calendar (Spark 3.0.3)": with_key({"org.apache.spark.version": "3.0.3"}),
     "a file is compressed with BROTLI, which pyarrow or Spark lacks": ONE,
     "pyarrow can't read a file (Nested data conversions not": pa.table({"a": IN_DICTIONARIES}),
 }
