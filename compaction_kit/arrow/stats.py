@@ -27,7 +27,7 @@ from compaction_kit.storage import Store
 Leaf = tuple[tuple[str, ...], Any]
 
 # The number of nulls in a column, and its least and its greatest value; None for those that aren't known.
-Bounds = tuple[int, Any, Any]
+LeafStats = tuple[int, Any, Any]
 
 _FLOATS = ("float", "double")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -48,7 +48,7 @@ class MergedStats(NamedTuple):
     indexed: Sequence[Leaf] = ()
 
     def of(
-        self, num_rows: int, read: Callable[[], Mapping[str, Bounds]], with_nan: Container[str] = ()
+        self, num_rows: int, read: Callable[[], Mapping[str, LeafStats]], with_nan: Container[str] = ()
     ) -> str:
         """Return the stats of an output; without the merged ones if its number of rows differs.
 
@@ -122,7 +122,7 @@ def merge_stats(
     return MergedStats(sum(counts) if is_tight else None, json_text(merged), indexed)
 
 
-def read_bounds(store: Store, place: str) -> dict[str, Bounds]:
+def footer_stats(store: Store, place: str) -> dict[str, LeafStats]:
     """Return the bounds of a file's leaf columns, by their path in Parquet, from its footer."""
     with store.open(place) as file:
         metadata = pq.read_metadata(file)
@@ -137,7 +137,7 @@ def read_bounds(store: Store, place: str) -> dict[str, Bounds]:
     return {path: bounds for path, bounds in found.items() if bounds is not None}
 
 
-def _bounds(chunks: list[pq.Statistics | None]) -> Bounds | None:
+def _bounds(chunks: list[pq.Statistics | None]) -> LeafStats | None:
     known = [chunk for chunk in chunks if chunk is not None and chunk.has_null_count]
     if len(known) < len(chunks):
         return None

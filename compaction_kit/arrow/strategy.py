@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten, row_fields
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
-from compaction_kit.arrow.stats import MergedStats, data_leaves, merge_stats, read_bounds
+from compaction_kit.arrow.stats import MergedStats, data_leaves, footer_stats, merge_stats
 from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.execute.commits import as_add, commits_of, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
@@ -175,7 +175,7 @@ class _ArrowRun:
             actions = _file_actions(run.store, kept)
             if run.verify and proof is None:
                 proof = self._compare(actions)
-            run.record.ask(run.record.committing)
+            run.record.report_or_cancel(run.record.committing)
             # After an error that is no conflict the commit may have been made: then they are live files.
             for number in named:
                 del pending[number]
@@ -272,7 +272,7 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
 
 def _finished(store: Store, pair: tuple[_Inputs, RewriteOutput]) -> _Done:
     inputs, output = pair
-    read = partial(read_bounds, store, output.path.removeprefix(f"{store.root}/"))
+    read = partial(footer_stats, store, output.path.removeprefix(f"{store.root}/"))
     stats = inputs.stats.of(output.num_rows, read, output.with_nan) if output.num_rows else ""
     return _Done(inputs, output, stats)
 

@@ -42,7 +42,7 @@ def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fi
     record, snapshot, start = run.record, run.log.snapshot(), time.time()
     size_bytes = sum(int(action["add"]["size"]) for action in gone)
     # So that a comparison of few files can be seen and cancelled too.
-    record.ask(partial(record.comparing, 0))
+    record.report_or_cancel(partial(record.comparing, 0))
     for reader in run.readers:
         try:
             found = reader(run.spark, snapshot, gone, new, lambda share: record.comparing(size_bytes * share))
@@ -57,7 +57,7 @@ def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fi
     def watch(watched: Watched) -> None:
         record.comparing(size_bytes * (len(sides) + watched.tasks / max(watched.num_tasks, 1)) / 2)
 
-    with reading(run.spark, snapshot.metadata):
+    with reading_every_row(run.spark, snapshot.metadata):
         for content in contents(run.handle, (gone, new), versions):
             with record.step("proof", "what replaced it" if sides else "what was replaced"):
                 sides.append(run_watched(run.spark, content, watch, is_final=False))
@@ -156,7 +156,7 @@ def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
     return undone, (done if undone == last else back_to(undone)).version
 
 
-def reading(spark: SparkSession, metadata: Metadata) -> contextlib.AbstractContextManager[None]:
+def reading_every_row(spark: SparkSession, metadata: Metadata) -> contextlib.AbstractContextManager[None]:
     """Let Spark, in a `with` block, read every row of a table's files, or fail; see `contents`."""
     # Delta sets it only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}

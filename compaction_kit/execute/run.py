@@ -81,7 +81,7 @@ def _choices(
 def _run(run: Run, able: Sequence[Strategy], asked: Strategy | None) -> CompactionResult:
     since, is_written = run.log.segment().version, False
     try:
-        run.record.ask(run.record.preparing)
+        run.record.report_or_cancel(run.record.preparing)
         chosen, reason, refusals = _rewrite(run, able, asked)
         is_written = True
         commits = commits_of(run.store, run.id, since)

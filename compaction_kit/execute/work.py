@@ -123,7 +123,7 @@ class Recorder:
         """Report that Delta commits."""
         self._tell(COMMITTING)
 
-    def ask(self, report: Callable[[], None]) -> None:
+    def report_or_cancel(self, report: Callable[[], None]) -> None:
         """Report where no Spark work is watched; WorkCancelled if the watcher raises."""
         try:
             report()

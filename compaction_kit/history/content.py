@@ -16,7 +16,7 @@ from compaction_kit.errors import RunCancelled, RunFailedError, reason_of
 from compaction_kit.execute.commits import proved_rows, run_of
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
-from compaction_kit.execute.proof import contents, reading
+from compaction_kit.execute.proof import contents, reading_every_row
 from compaction_kit.execute.work import Adds
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import FilesByVersion
@@ -61,7 +61,7 @@ class SameContent:
         return PROVED if self.proved[version] == self.proved[other] else COUNTED
 
 
-def read_content(needs: FilesByVersion) -> SameContent:
+def find_same_content(needs: FilesByVersion) -> SameContent:
     """Find the versions that have the same content.
 
     Versions have the same content if they have the same files and schema, as after a RESTORE, or if each
@@ -130,7 +130,7 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
                 with contextlib.suppress(NotCompared):
                     found = compare_quickly(spark, after, gone, new, checks_types=True)
                     return found, found
-            with reading(spark, before.metadata):
+            with reading_every_row(spark, before.metadata):
                 return _fingerprint(handle, version, gone), _fingerprint(handle, other, new)
     except (*SPARK_ERRORS, ContentDiffers) as error:
         if any(sign in str(error) for sign in MISSING_FILE):

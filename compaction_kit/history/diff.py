@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from compaction_kit.errors import InvalidArgumentError, show_value
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, read_content
+from compaction_kit.history.content import IDENTICAL, PROVED, changed_rows, find_same_content
 from compaction_kit.history.readable import read_files_by_version
 from compaction_kit.log.actions import PARTITION
 from compaction_kit.log.protocol import UNREAD, columns_of
@@ -128,7 +128,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         same = PROVED if len(files) else IDENTICAL
         by, difference = (same, None) if gone == new else (None, "other rows")
     else:
-        content = read_content(read_files_by_version(handle))
+        content = find_same_content(read_files_by_version(handle))
         by = content.evidence(start, end) if earlier >= content.first else None
         rows = totals["records_added"], totals["records_removed"]
         if None not in rows and (more := rows[0] - rows[1]):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from compaction_kit import plots
 from compaction_kit.files import SMALL_FILE_SIZE
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import read_content, row_counts
+from compaction_kit.history.content import find_same_content, row_counts
 from compaction_kit.history.readable import (
     LOG_GONE,
     YES,
@@ -216,7 +216,7 @@ def read_versions(handle: Handle) -> pa.Table:
     """
     needs = read_files_by_version(handle)
     commits, statuses, until = needs.commits, needs.statuses(), _readable_until(needs)
-    content = read_content(needs)
+    content = find_same_content(needs)
     live = needs.totals(needs.lifetimes, np.ones(len(needs.lifetimes), np.int64))
     others, instead = _alternatives(needs.versions, content.groups, statuses == YES)
     pairs = zip(needs.versions.tolist(), others, strict=True)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.handle import Handle
-from compaction_kit.history.content import read_content
+from compaction_kit.history.content import find_same_content
 from compaction_kit.history.readable import BLOCKED, YES, FilesByVersion, latest_by_path
 from compaction_kit.history.versions import read_log_expiry
 from compaction_kit.log.listing import Kind
@@ -134,7 +134,7 @@ def _cost(
     lost = needs.versions[(before == YES) & (after != YES)].tolist()
     survives_as, survives_by = dict[int, int](), dict[int, str]()
     if lost:
-        content = read_content(needs)
+        content = find_same_content(needs)
         groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
         instead = {groups[version]: version for version in needs.versions[after == YES].tolist()}
         if commits and before[-1] == YES:

@@ -251,7 +251,7 @@ class WorkbenchState(Changes):
                 self.about = f"version {files.version} · {count} · {size} · {partitions}"
             self.opened = read if read.pending or read.inputs == self.inputs else read.planned(self.inputs)
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the table again if others have committed to it, or have put it back, in the background."""
 
         def work(_: Job) -> None:

@@ -107,7 +107,7 @@ class Workbench(Page):
         self.go_to("Files")
 
     def _on_rail(self, _: object = None) -> None:
-        self.state.look()
+        self.state.reload_if_changed()
         for i, part in enumerate(self.parts):
             part.shown = i == self.rail.index
             parts.show_if(part.shown, part)

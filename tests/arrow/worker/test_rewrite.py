@@ -22,7 +22,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from compaction_kit.arrow import concat, worker
-from compaction_kit.arrow.stats import read_bounds
+from compaction_kit.arrow.stats import footer_stats
 from compaction_kit.arrow.worker import RewriteOutput, RewriteTask, files, inputs, outputs, rewrite_bins
 from compaction_kit.arrow.worker import rewrite as rewriting
 from compaction_kit.arrow.worker.columns import Columns, Refused
@@ -177,7 +177,7 @@ def test_columns_without_sure_statistics_have_no_bounds(tmp_path: Path) -> None:
     """A column a.b and the field b of a struct a have the same path."""
     columns = {"nan": [float("nan"), None], "f": [1.0, None], "a.b": [1, 2], "a": [{"b": 5}, {"b": None}]}
     (done,) = results_of(task_of(tmp_path, [pa.table(columns)]))
-    assert read_bounds(LocalStore(str(tmp_path)), Path(done.path).name) == {"f": (1, 1.0, 1.0)}
+    assert footer_stats(LocalStore(str(tmp_path)), Path(done.path).name) == {"f": (1, 1.0, 1.0)}
 
 
 def test_decimals_have_bounds_however_they_are_stored(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_decimals_have_bounds_however_they_are_stored(tmp_path: Path) -> None:
     values = [Decimal("1.25"), Decimal("7.00")]
     columns = {str(digits): pa.array(values, pa.decimal128(digits, 2)) for digits in (9, 18, 38)}
     (done,) = results_of(task_of(tmp_path, [pa.table(columns)]))
-    bounds = read_bounds(LocalStore(str(tmp_path)), Path(done.path).name)
+    bounds = footer_stats(LocalStore(str(tmp_path)), Path(done.path).name)
     assert bounds == dict.fromkeys(columns, (0, *values))
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyroaring import BitMap64
 
 from compaction_kit.arrow.job import found_vector
-from compaction_kit.arrow.stats import read_bounds
+from compaction_kit.arrow.stats import footer_stats
 from compaction_kit.arrow.worker import RewriteTask, inputs, rewrite
 from compaction_kit.arrow.worker.vectors import Vector, deleted_rows
 from compaction_kit.storage import LocalStore
@@ -51,7 +51,7 @@ def test_live_rows_are_written_in_their_order(
     assert done.failure is None
     found = pq.read_table(done.path)["a"].to_pylist()
     assert found == expected(rows)
-    bounds = read_bounds(LocalStore(str(tmp_path)), Path(done.path).name)
+    bounds = footer_stats(LocalStore(str(tmp_path)), Path(done.path).name)
     assert (done.num_rows, bounds) == (len(found), {"a": (0, found[0], found[-1])})
     # One of its own for each file that was decoded is gone again.
     assert len(list(tmp_path.glob("part-*"))) == 1
