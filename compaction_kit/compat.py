@@ -96,6 +96,16 @@ def java_class(spark: SparkSession, name: str) -> Any:
     return JavaClass(name, spark.sparkContext._gateway._gateway_client)  # type: ignore[union-attr]
 
 
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Return whether the session's JVM has a class, by its full name."""
+    loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+    try:
+        java_class(spark, "java.lang.Class").forName(name, False, loader)
+        return True
+    except Py4JError:
+        return False
+
+
 def delta_version(spark: SparkSession | None) -> str | None:
     """Return the version of Delta: of the session's JARs, else of the Python package, else None."""
     if spark is not None and has_jvm(spark):

@@ -14,7 +14,7 @@ from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, f
 from compaction_kit.files import Files
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.session import quiet_errors
-from compaction_kit.sql import identifier, literal
+from compaction_kit.sql import identifier, literal, sql_type
 
 _ROW = "__compaction_kit_row"
 
@@ -88,7 +88,8 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     types, columns = metadata.column_types, metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = create_frame(spark, named)
-    typed = [F.expr(f"try_cast({identifier(spark, name)} AS {types[name]})").alias(name) for name in columns]
+    casts = (f"try_cast({identifier(spark, name)} AS {sql_type(types[name])})" for name in columns)
+    typed = [F.expr(cast).alias(name) for cast, name in zip(casts, columns, strict=True)]
     try:
         return [row[_ROW] for row in frame.select(*typed, _ROW).where(where).select(_ROW).collect()]
     except PySparkException as error:

@@ -20,14 +20,17 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
-from compaction_kit.compat import check_pair, error_logger, java_releases, s3_packages
+from compaction_kit.compat import check_pair, error_logger, has_class, has_jvm, java_releases, s3_packages
 from compaction_kit.errors import SessionError
 from compaction_kit.sql import uri
 
 # What a call raises when the session's Java has ended.
 DEAD = (Py4JNetworkError, ConnectionError)
 JAVA_ENDED = "Spark's Java has ended: restart the kernel"
-_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 # Threads of a notebook get the same session.
 _STARTING = threading.Lock()
 # Prefix of a process's own folder in the temporary folder, and its log in there.
@@ -88,11 +91,18 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
             except OSError as error:
                 advice = "free space, or set XDG_CACHE_HOME and TMPDIR to folders that you may write to"
                 raise SessionError(f"Spark did not start ({error}): {advice}.") from None
-    if _EXTENSION not in (active.conf.get("spark.sql.extensions", "") or ""):
-        raise SessionError(
-            "The active Spark session can't read Delta: stop it (spark.stop()) and restart the "
-            f"kernel, or start it with spark.sql.extensions={_EXTENSION}."
-        )
+    (extensions, extension), (catalog, delta_catalog) = _SETTINGS.items()
+    needs = {
+        f"{extensions}={extension}": extension in (active.conf.get(extensions, "") or ""),
+        f"{catalog}={delta_catalog}": active.conf.get(catalog, "builtin") not in ("", "builtin"),
+        "Delta's JARs (spark.jars.packages)": not has_jvm(active) or has_class(active, extension),
+    }
+    for need, is_met in needs.items():
+        if not is_met:
+            raise SessionError(
+                "The active Spark session can't read Delta: stop it (spark.stop()) and restart the "
+                f"kernel, or start it with {need}."
+            )
     return active
 
 
@@ -204,8 +214,7 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "spark.jars.excludes": _HADOOP,
-        "spark.sql.extensions": _EXTENSION,
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        **_SETTINGS,
         "spark.driver.memory": f"{max(1, min(8, int(memory_gib / 4)))}g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

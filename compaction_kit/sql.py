@@ -72,4 +72,9 @@ def table_name(spark: SparkSession, table: str | Path, kind: str = "delta") -> s
 def literal(text: str, kind: str) -> str:
     """Write a partition value of the log as SQL of a Delta type, whatever the session's settings are."""
     value = f"CAST(X'{text.encode().hex()}' AS STRING)" if _TOUCHY.search(text) else f"'{text}'"
-    return value if kind == "string" else f"CAST({value} AS {kind})"
+    return value if kind == "string" else f"CAST({value} AS {sql_type(kind)})"
+
+
+def sql_type(kind: str) -> str:
+    """Return the name of a Delta type in SQL, where "timestamp" may be the type without a zone."""
+    return "timestamp_ltz" if kind == "timestamp" else kind

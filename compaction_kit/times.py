@@ -6,6 +6,7 @@ A time without a zone is in the session's time zone, spark.sql.session.timeZone
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -78,15 +79,18 @@ def millis(moment: datetime) -> int:
 
 
 def parse_time_zone(name: str) -> tzinfo:
-    """Parse a time zone of Spark: a region such as "Europe/Paris", or an offset such as "+02:00".
+    """Parse a time zone of Spark: a region such as "Europe/Paris", or an offset such as "+02:00" or "UTC+2".
 
     Raises:
         UnsupportedTableError: The name is neither.
     """
+    # ZoneId.of, and the offsets with one digit that Spark adds (SparkDateTimeUtils.getZoneId).
+    offset = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(.*)", name)
     try:
-        if name.startswith(("+", "-", "Z")):
-            return datetime.fromisoformat(f"2000-01-01 00:00{name}").tzinfo or UTC
-        return ZoneInfo(name)
+        if offset:
+            sign, hours, rest = offset.groups()
+            return datetime.fromisoformat(f"2000-01-01 00:00{sign}{hours:0>2}{rest}").tzinfo or UTC
+        return UTC if name in ("Z", "UT") else ZoneInfo(name)
     except (ValueError, OSError, ZoneInfoNotFoundError):
         raise UnsupportedTableError(
             f'The time zone "{name}" is unknown: set spark.sql.session.timeZone to a region such as '

@@ -9,6 +9,7 @@ from compaction_kit import open_table
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError
 from compaction_kit.predicate import partitions_predicate
 from tests import folders, handmade
+from tests.conftest import SetConf
 from tests.refusals import refused
 from tests.releases import since_spark
 
@@ -50,6 +51,20 @@ def paths(table: Path, where: str) -> str:
 def test_predicates_select_by_typed_value(spark: SparkSession, typed: Path, where: str, chosen: str) -> None:
     assert paths(typed, where) == chosen
     assert open_table(typed).files(where=where).partitions.num_rows == len(chosen)
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP_LTZ", "TIMESTAMP_NTZ"])
+def test_a_time_in_sql_is_of_the_columns_type(
+    spark: SparkSession, tmp_path: Path, confs: SetConf, kind: str
+) -> None:
+    confs("spark.sql.session.timeZone", "America/New_York")
+    confs("spark.sql.timestampType", kind)
+    times = [{"t": "2021-06-01T04:30:00.000000Z"}, {"t": "2021-06-01 00:30:00"}, {"t": "2021-06-01 04:30:00"}]
+    adds = [handmade.add(f"f{i}", partition=one) for i, one in enumerate(times)]
+    metadata = handmade.metadata({"id": "long", "t": "timestamp"}, ["t"])
+    files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()
+    assert paths(tmp_path, "t = TIMESTAMP'2021-06-01 00:30:00'") == "01"
+    assert paths(tmp_path, partitions_predicate(spark, files, np.array([0]))) == "01"
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,11 @@ from compaction_kit.errors import SessionError
 from compaction_kit.query import SPARK_ERRORS
 from compaction_kit.session import quiet_errors
 from tests.ageing import age_file
+from tests.conftest import SetConf
 from tests.processes import run_python, start_python
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+CATALOG = "spark.sql.catalog.spark_catalog"
 
 
 def test_the_running_session_is_given_again_also_in_a_new_thread(spark: SparkSession) -> None:
@@ -30,6 +32,12 @@ def test_the_running_session_is_given_again_also_in_a_new_thread(spark: SparkSes
         assert pool.submit(get_spark).result(60).sparkContext is spark.sparkContext
     assert "DeltaSparkSessionExtension" in str(spark.conf.get("spark.sql.extensions"))
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
+
+
+def test_a_session_without_deltas_catalog_is_refused(spark: SparkSession, confs: SetConf) -> None:
+    confs(CATALOG, "builtin")
+    with pytest.raises(SessionError, match=f"or start it with {CATALOG}=org.apache.spark.sql.delta"):
+        get_spark()
 
 
 @pytest.mark.parametrize(
@@ -91,6 +99,11 @@ table = open_table(os.environ["TABLE"])
 plan = table.plan_compaction()
 print(plan, table.versions().num_rows, survey(os.environ["TABLE"]), sep="\\n")
 say(plan.run)
+SparkSession.active().stop()
+delta = {"extensions": "io.delta.sql.DeltaSparkSessionExtension"}
+delta["catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+SparkSession.builder.config(map={f"spark.sql.{name}": delta[name] for name in delta}).getOrCreate()
+say(get_spark)
 """
 WITHOUT_JAVA = """
 assert shutil.which("java") is None
@@ -231,7 +244,8 @@ def test_a_session_without_delta_plans_and_is_refused_in_a_sentence_where_it_is_
     assert planned == repr(plan)
     assert int(versions) == plan.version + 1
     assert "would open" in surveyed
-    assert ["The active Spark session can't read Delta" in line for line in refused] == [True]
+    assert ["The active Spark session can't read Delta" in line for line in refused] == [True, True]
+    assert "or start it with Delta's JARs" in refused[1]
 
 
 @pytest.mark.nightly

@@ -63,6 +63,12 @@ def test_a_time_as_text_is_what_spark_casts_it_to(spark: SparkSession, confs: Se
     assert [kit_micros(text) for text in REFUSED] == [None] * len(REFUSED)
 
 
+@pytest.mark.parametrize("zone", ["UTC+2", "GMT-03:30", "UT+01", "UT", "Z", "Zulu", "+5:30", "-8"])
+def test_zones_are_those_that_spark_takes(spark: SparkSession, confs: SetConf, zone: str) -> None:
+    confs(ZONE, zone)
+    assert [kit_micros(text) for text in LOCAL] == spark_micros(spark, LOCAL)
+
+
 @given(moments=st.lists(st.datetimes(datetime(1970, 1, 2), datetime(2037, 1, 1)), min_size=40, max_size=40))
 @settings(max_examples=settings().max_examples // 50)
 def test_a_datetime_without_a_zone_is_in_the_sessions(spark: SparkSession, moments: list[datetime]) -> None:

@@ -138,12 +138,13 @@ def _calendar(run: Run, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _constants(run: Run, values: Sequence[PartitionValues], schema: pa.Schema) -> list[dict[str, pa.Array]]:
     """Return the value of each partition column of outputs, in an array of length 1, for each bin."""
-    metadata, zone = run.plan.source.snapshot.metadata, session_zone(run.spark)
+    metadata = run.plan.source.snapshot.metadata
     columns = [
         (metadata.physical_names[name], name, metadata.column_types[name])
         for name in metadata.partition_columns
         if metadata.physical_names[name] in schema.names
     ]
+    zone = session_zone(run.spark) if any(kind == "timestamp" for *_, kind in columns) else None
     return [
         # On the driver: in a new worker, pyarrow would import pandas for it, which takes half a second.
         {

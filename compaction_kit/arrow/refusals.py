@@ -3,7 +3,10 @@
 import importlib
 import pickle
 import re
+import shutil
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,8 +117,12 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
 
 
 def runs_in_driver(spark: SparkSession) -> bool:
-    """Return whether tasks run in the driver's own process, with its Python."""
-    return _ONE_PROCESS.match(str(spark.sparkContext.master)) is not None
+    """Return whether tasks run beside the driver's own process, with its Python and its memory."""
+    context, python = spark.sparkContext, shutil.which(spark.sparkContext.pythonExec)
+    # python3 and python of one environment are one.
+    has_python = python is not None and Path(python).parent == Path(sys.executable).parent
+    is_free = context.getConf().get("spark.executor.pyspark.memory") is None
+    return _ONE_PROCESS.match(str(context.master)) is not None and has_python and is_free
 
 
 def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> str | None:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
 from compaction_kit.execute.failures import SPARK_FAILURES
-from compaction_kit.execute.jobs import WHOLE_FILES, session_confs
+from compaction_kit.execute.jobs import WHOLE_FILES, own_session
 from compaction_kit.handle import Handle
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.lines import commit_actions, commit_info
@@ -29,8 +28,10 @@ from compaction_kit.verify import Fingerprint
 
 # Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-# Over Spark Connect: one run at a time has its settings in the session. Else: RDD.toDF is put back at once.
-_SETTINGS, _COPYING = threading.RLock(), threading.Lock()
+# A write of the session that these name is written once: it would take the run's overwrite for that write.
+_WRITE_ONCE = dict.fromkeys(f"spark.databricks.delta.write.{name}" for name in ("txnAppId", "txnVersion"))
+# Over Spark Connect one run at a time has its settings in the session.
+_SETTINGS = threading.RLock()
 _TAG = re.compile(
     r"compaction_kit (?P<strategy>\w+), plan (?P<run>\w+)"
     r"(?:, proved (?P<rows>\d+) rows -?[0-9a-f]+ -?[0-9a-f]+ by [\w+]+)?$"
@@ -56,21 +57,9 @@ def settings(
         first, second = proof.hash_sums
         tag += f", proved {proof.num_rows} rows {first:x} {second:x} by {'+'.join(proof.readers)}"
     with contextlib.nullcontext() if has_jvm(spark) else _SETTINGS:
-        own = _copied(spark)
-        text = "; ".join(filter(None, (own.conf.get(_USER_METADATA, None), tag)))
-        with session_confs(own, {**WHOLE_FILES, **confs, _USER_METADATA: text}):
+        text = "; ".join(filter(None, (spark.conf.get(_USER_METADATA, None), tag)))
+        with own_session(spark, {**WHOLE_FILES, **_WRITE_ONCE, **confs, _USER_METADATA: text}) as own:
             yield own
-
-
-def _copied(spark: SparkSession) -> SparkSession:
-    if not has_jvm(spark):
-        return spark
-    with _COPYING:
-        to_df = RDD.toDF
-        own = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-        # PySpark lets RDDs make DataFrames of the session that was made last.
-        RDD.toDF = to_df  # type: ignore[method-assign]
-        return own
 
 
 def run_of(user_metadata: str | None) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from typing import NamedTuple, TypeVar
 
+from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm, inheriting_thread
@@ -22,7 +23,8 @@ _ENDING_SECONDS = 30
 WHOLE_FILES = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
 # For each setting of a session, its value before all blocks that set it, and the value of each block.
 _values: dict[tuple[int, str], dict[object, str | None]] = {}
-_CONFS = threading.RLock()
+# RDD.toDF is put back at once.
+_CONFS, _COPYING = threading.RLock(), threading.Lock()
 
 
 class WorkCancelled(Exception):
@@ -154,8 +156,24 @@ def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
 
 
 @contextlib.contextmanager
-def session_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[None]:
-    """Set session settings for the time of a `with` block, then put the old ones back.
+def own_session(spark: SparkSession, confs: Mapping[str, str | None]) -> Iterator[SparkSession]:
+    """Yield a copy of a session with other settings: other threads of the session go on without them.
+
+    Over Spark Connect, where a session can't be copied, it has them itself within the `with` block.
+    """
+    if has_jvm(spark):
+        with _COPYING:
+            to_df = RDD.toDF
+            spark = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+            # PySpark lets RDDs make DataFrames of the session that was made last.
+            RDD.toDF = to_df  # type: ignore[method-assign]
+    with session_confs(spark, confs):
+        yield spark
+
+
+@contextlib.contextmanager
+def session_confs(spark: SparkSession, confs: Mapping[str, str | None]) -> Iterator[None]:
+    """Set session settings (None: unset) for the time of a `with` block, then put the old ones back.
 
     With blocks in several threads, the value of the block entered last counts.
     """
@@ -166,7 +184,7 @@ def session_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[Non
                 values = _values.setdefault((id(spark), key), {None: spark.conf.get(key, None)})
                 values[block] = value
                 entered.append(key)
-                spark.conf.set(key, value)
+                _set(spark, key, value)
         yield
     finally:
         for key in reversed(entered):
@@ -176,7 +194,11 @@ def session_confs(spark: SparkSession, confs: Mapping[str, str]) -> Iterator[Non
                 *_, last = values.values()
                 if len(values) == 1:
                     del _values[id(spark), key]
-                if last is None:
-                    spark.conf.unset(key)
-                else:
-                    spark.conf.set(key, last)
+                _set(spark, key, last)
+
+
+def _set(spark: SparkSession, key: str, value: str | None) -> None:
+    if value is None:
+        spark.conf.unset(key)
+    else:
+        spark.conf.set(key, value)

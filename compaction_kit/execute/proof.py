@@ -17,9 +17,15 @@ from compaction_kit.errors import reason_of
 from compaction_kit.execute.commits import Commit, net_files, restore, restored
 from compaction_kit.execute.delta import rows_of
 from compaction_kit.execute.failures import ContentDiffers, NotCompared
-from compaction_kit.execute.jobs import WHOLE_FILES, Watched, in_thread, run_watched, session_confs
+from compaction_kit.execute.jobs import (
+    WHOLE_FILES,
+    Watched,
+    in_thread,
+    own_session,
+    run_watched,
+    session_confs,
+)
 from compaction_kit.execute.work import Adds, Run, no_progress
-from compaction_kit.handle import Handle
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.retention import GUARD
 from compaction_kit.text import format_count
@@ -57,10 +63,10 @@ def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fi
     def watch(watched: Watched) -> None:
         record.comparing(size_bytes * (len(sides) + watched.tasks / max(watched.num_tasks, 1)) / 2)
 
-    with reading_every_row(run.spark, snapshot.metadata):
-        for content in contents(run.handle, (gone, new), versions):
+    with reading_every_row(run.spark, snapshot.metadata) as spark:
+        for content in contents(spark, run.table, (gone, new), versions):
             with record.step("proof", "what replaced it" if sides else "what was replaced"):
-                sides.append(run_watched(run.spark, content, watch, is_final=False))
+                sides.append(run_watched(spark, content, watch, is_final=False))
     record.bytes_compared += size_bytes
     before, after = sides
     if before == after:
@@ -156,15 +162,17 @@ def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
     return undone, (done if undone == last else back_to(undone)).version
 
 
-def reading_every_row(spark: SparkSession, metadata: Metadata) -> contextlib.AbstractContextManager[None]:
-    """Let Spark, in a `with` block, read every row of a table's files, or fail; see `contents`."""
+def reading_every_row(
+    spark: SparkSession, metadata: Metadata
+) -> contextlib.AbstractContextManager[SparkSession]:
+    """Yield a session that reads every row of a table's files, or fails; see `contents` and `own_session`."""
     # Delta sets it only where it plans the read itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}
-    return session_confs(spark, WHOLE_FILES | by_id)
+    return own_session(spark, WHOLE_FILES | by_id)
 
 
 def contents(
-    handle: Handle, sets: Sequence[Adds], versions: Sequence[int], schema: int | None = None
+    spark: SparkSession, table: str, sets: Sequence[Adds], versions: Sequence[int], schema: int | None = None
 ) -> list[Callable[[], Fingerprint]]:
     """Return jobs that read sets of files, with the same columns for all: equal rows, equal fingerprints.
 
@@ -172,15 +180,17 @@ def contents(
     or of the latest. Over Spark Connect the whole of each of `versions` is read, whose other files are the
     same.
     """
-    if not has_jvm(handle.spark):
-        return [partial(_of_version, handle, version) for version in versions]
+    if not has_jvm(spark):
+        return [partial(_of_version, spark, table, version) for version in versions]
     while True:
-        found = [rows_of(handle.spark, handle.uri, adds, schema) for adds in sets]
+        # In a thread, as it makes the session the active one there.
+        calls = (partial(rows_of, spark, table, adds, schema) for adds in sets)
+        found = [in_thread(spark, call).result() for call in calls]
         # Another writer may add a column between the calls.
         if all(rows.schema == found[0].schema for rows in found):
             return [partial(fingerprint, rows) for rows in found]
 
 
-def _of_version(handle: Handle, version: int) -> Fingerprint:
-    with session_confs(handle.spark, ANY_VERSION):
-        return fingerprint(handle.spark.read.format("delta").option("versionAsOf", version).load(handle.uri))
+def _of_version(spark: SparkSession, table: str, version: int) -> Fingerprint:
+    with session_confs(spark, ANY_VERSION):
+        return fingerprint(spark.read.format("delta").option("versionAsOf", version).load(table))

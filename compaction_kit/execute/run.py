@@ -93,6 +93,10 @@ def _run(run: Run, able: Sequence[Strategy], asked: Strategy | None) -> Compacti
         others = other_commits(run.store, run.id, run.plan, since)
         why = f"{others}, at least one of each bin"
         raise errors.ConflictError(f"{why}: make a new plan; nothing was committed.")
+    if not commits:
+        bins = format_count(run.plan.num_bins, "bin")
+        why = f"{chosen.name} rewrote nothing of {bins}"
+        raise errors.RunFailedError(f"{why}: report this; nothing was committed.")
     run.record.done()
     return CompactionResult.of(run, commits, chosen, reason, refusals)
 

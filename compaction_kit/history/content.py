@@ -4,11 +4,13 @@ import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
 from compaction_kit.arrow.duckdb import compare_quickly
 from compaction_kit.compat import has_jvm
@@ -130,8 +132,9 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
                 with contextlib.suppress(NotCompared):
                     found = compare_quickly(spark, after, gone, new, checks_types=True)
                     return found, found
-            with reading_every_row(spark, before.metadata):
-                return _fingerprint(handle, version, gone), _fingerprint(handle, other, new)
+            with reading_every_row(spark, before.metadata) as own:
+                read = partial(_fingerprint, own, handle.uri)
+                return read(version, gone), read(other, new)
     except (*SPARK_ERRORS, ContentDiffers) as error:
         if any(sign in str(error) for sign in MISSING_FILE):
             raise FileNotFoundError(str(error)) from error
@@ -205,9 +208,9 @@ def _numbers(schemas: Sequence[Any]) -> np.ndarray:
     return np.array([known.setdefault(texts[id(one)], len(known)) for one in schemas], np.uint64)
 
 
-def _fingerprint(handle: Handle, version: int, adds: Adds) -> Fingerprint:
-    is_empty = not adds and has_jvm(handle.spark)
-    return _NOTHING if is_empty else contents(handle, [adds], [version], schema=version)[0]()
+def _fingerprint(spark: SparkSession, table: str, version: int, adds: Adds) -> Fingerprint:
+    is_empty = not adds and has_jvm(spark)
+    return _NOTHING if is_empty else contents(spark, table, [adds], [version], schema=version)[0]()
 
 
 def _row_keys(snapshot: Snapshot) -> pa.Array:

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from urllib.parse import unquote
@@ -20,7 +21,7 @@ from pyspark.sql.types import StructType
 from compaction_kit import errors
 from compaction_kit.compat import parse_ddl
 from compaction_kit.execute.failures import SPARK_FAILURES, check_writable, translate
-from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, run_cancellable, session_confs
+from compaction_kit.execute.jobs import WHOLE_FILES, WorkCancelled, own_session, run_cancellable
 from compaction_kit.folder import COLUMNS, WithFiles, look_through
 from compaction_kit.interop.manifest import partition_folders, refusal
 from compaction_kit.log.listing import LOG_FOLDER
@@ -89,7 +90,7 @@ class ConvertPlan(WithFiles, Plan):
             by = [re.sub(" timestamp$", " `timestamp`", column) for column in by]
             statement += f" PARTITIONED BY ({', '.join(by)})"
 
-        def convert() -> tuple[Fingerprint, Fingerprint]:
+        def convert(spark: SparkSession) -> tuple[Fingerprint, Fingerprint]:
             plain = spark.read.schema(self.schema).parquet(pattern(uri(self.path)))
             before = fingerprint(plain.select(*map(quoted, names)))
             spark.sql(statement).collect()
@@ -138,8 +139,8 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
         raise errors.EmptyTableError(f"{path} holds no Parquet file, so there is nothing to convert.")
     spark, folder = get_spark(), Path(store.root)
     try:
-        with quiet_errors(), session_confs(spark, WHOLE_FILES):
-            schema = spark.read.option("mergeSchema", "true").parquet(pattern(uri(folder))).schema
+        with quiet_errors(), own_session(spark, WHOLE_FILES) as own:
+            schema = own.read.option("mergeSchema", "true").parquet(pattern(uri(folder))).schema
     except SPARK_ERRORS as error:
         why = f"Spark can't read {path} as Parquet: {errors.reason_of(error)}; rewrite the files."
         raise errors.UnsupportedTableError(why) from None
@@ -250,9 +251,9 @@ class ParquetPlan(Plan):
             if table.version != self.version or not _dead_files(table).equals(self.moved):
                 raise errors.StalePlanError(stale)
 
-        def read_both() -> tuple[Fingerprint, Fingerprint]:
-            by_log = table.spark.read.format("delta").load(store.uri())
-            reader = table.spark.read.schema(self.schema).option("basePath", store.uri())
+        def read_both(spark: SparkSession) -> tuple[Fingerprint, Fingerprint]:
+            by_log = spark.read.format("delta").load(store.uri())
+            reader = spark.read.schema(self.schema).option("basePath", store.uri())
             plain = reader.parquet(*(pattern(store.uri(path)) for path in self.files["path"].to_pylist()))
             return fingerprint(by_log), fingerprint(plain.select(*map(quoted, self.schema.names)))
 
@@ -344,13 +345,13 @@ class ConversionResult(Record):
 def _compare(
     spark: SparkSession,
     folder: Path,
-    work: Callable[[], tuple[Fingerprint, Fingerprint]],
+    work: Callable[[SparkSession], tuple[Fingerprint, Fingerprint]],
     undo: Callable[[], str],
 ) -> Fingerprint:
     """Run work that returns the rows' fingerprints before and after; call `undo` before raising any error."""
     try:
-        with session_confs(spark, WHOLE_FILES):
-            before, after = run_cancellable(spark, work, lambda: None, is_final=False)
+        with own_session(spark, WHOLE_FILES) as own:
+            before, after = run_cancellable(own, partial(work, own), lambda: None, is_final=False)
     except BaseException as error:
         outcome = undo()
         if isinstance(error, (*SPARK_FAILURES, OSError)):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from compaction_kit.compat import create_frame
 from compaction_kit.errors import RunCancelled
 from compaction_kit.execute.failures import SPARK_FAILURES, translate
-from compaction_kit.execute.jobs import WorkCancelled, run_cancellable, session_confs
+from compaction_kit.execute.jobs import WorkCancelled, own_session, run_cancellable
 from compaction_kit.execute.work import Progress, ProgressBar
 from compaction_kit.folder import WithFiles
 from compaction_kit.handle import Handle
@@ -96,9 +96,7 @@ def delete(
 
     `retain` is a RETAIN clause for a shorter retention than the table's.
     """
-    spark, paths = handle.spark, files["path"].to_pylist()
-    view = f"compaction_kit_{uuid.uuid4().hex}"
-    statement = f"VACUUM {table_name(spark, handle.uri)} USING INVENTORY (SELECT * FROM {view}){retain}"
+    paths, view = files["path"].to_pylist(), f"compaction_kit_{uuid.uuid4().hex}"
     nothing = np.zeros(len(directories), np.int64)
     # VacuumCommand.INVENTORY_SCHEMA.
     inventory = {
@@ -116,10 +114,15 @@ def delete(
 
     try:
         # USING INVENTORY can't be combined with LITE, which is a setting too.
-        with session_confs(spark, {_LITE: "false"}):
-            create_frame(spark, pa.table(inventory)).createOrReplaceTempView(view)
+        with own_session(handle.spark, {_LITE: "false"}) as spark:
+            table = table_name(spark, handle.uri)
+
+            def work() -> None:
+                create_frame(spark, pa.table(inventory)).createOrReplaceTempView(view)
+                spark.sql(f"VACUUM {table} USING INVENTORY (SELECT * FROM {view}){retain}").collect()
+
             try:
-                run_cancellable(spark, lambda: spark.sql(statement).collect(), look)
+                run_cancellable(spark, work, look)
             finally:
                 spark.catalog.dropTempView(view)
     except (*SPARK_FAILURES, OSError) as error:

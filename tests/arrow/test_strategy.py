@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,18 @@ def test_some_changes_meanwhile_leave_no_place_for_what_was_written(
     handmade.write_commit(table, 1, [handmade.metadata(**metadata)])
     log = open_table(table).log
     assert refuse_changes(spark, log.snapshot(0), log.snapshot(1)) == told
+
+
+def test_workers_of_another_python_are_asked_and_left_alone(
+    spark: SparkSession, changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(bare))
+    result = open_table(changed).plan_compaction().run()
+    assert result.reason.startswith("optimize, because executors have no ")
+    assert result.verified
 
 
 @pytest.mark.parametrize("name", ["datetimeRebaseMode", "int96RebaseMode", "int96TimestampConversion"])

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.execute import proof
@@ -97,11 +98,13 @@ def test_what_another_writer_committed_between_two_batches_is_proved_and_not_und
     assert record.fingerprint == Fingerprint(21, (3, 6))
 
 
-def test_both_sides_are_read_with_the_columns_of_one_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_sides_are_read_with_the_columns_of_one_version(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = [Mock(schema=columns) for columns in "abbb"]
     monkeypatch.setattr(proof, "rows_of", Mock(side_effect=found))
     monkeypatch.setattr(proof, "fingerprint", lambda rows: rows)
-    assert [read() for read in proof.contents(Mock(), [[], []], ())] == found[2:]
+    assert [read() for read in proof.contents(spark, str(id(spark)), [[], []], ())] == found[2:]
 
 
 @pytest.mark.parametrize("what", ["Concurrent Append", "Metadata Changed", "Protocol Changed"])

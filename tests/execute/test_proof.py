@@ -1,5 +1,6 @@
 """No commit stays whose content was not compared, whatever comes in between."""
 
+import importlib.util
 import signal
 import threading
 from pathlib import Path
@@ -32,6 +33,21 @@ def spoil(table: Path, before: set[Path]) -> None:
     rows = rows.set_column(0, "id", pc.add(rows["id"], 1))
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     pq.write_table(rows, file, use_deprecated_int96_timestamps=True)  # as Spark writes them
+
+
+@pytest.mark.parametrize("strategy", ["arrow", "optimize"])
+def test_a_session_keeps_its_settings_while_spark_reads_for_the_proof(
+    spark: SparkSession, changed: Path, confs: SetConf, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    name, seen = "spark.sql.files.ignoreMissingFiles", set[str | None]()
+    confs(name, "true")
+    plan = open_table(changed).plan_compaction()
+    result = plan.run(strategy=strategy, progress=lambda _: seen.add(spark.conf.get(name, None)))
+    assert result.fingerprint is not None
+    assert (result.fingerprint.readers, seen) == (("Spark",), {"true"})
+    assert SparkSession.active().conf.get(name) == "true"
+    assert SparkSession.getActiveSession() == spark
 
 
 UNDONE = "the table was restored to version 4, as version 6"

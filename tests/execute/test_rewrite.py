@@ -226,6 +226,20 @@ def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
     assert feed.option("startingVersion", plan.version + 1).load(str(table.path)).count() == 0
 
 
+def test_a_write_that_the_session_names_is_still_to_come(
+    spark: SparkSession, flat: Path, confs: SetConf
+) -> None:
+    for name, value in (("txnAppId", "nightly"), ("txnVersion", "7")):
+        confs(f"spark.databricks.delta.write.{name}", value)
+    for version in (1, 3):
+        table = open_table(flat)
+        result = table.plan_compaction(max_file_size="1 GiB").run(strategy="rewrite")
+        assert result.versions == (version,)
+        spark.range(100, 110).write.format("delta").mode("append").save(str(flat))
+    # The second one of this name is the one that Delta leaves out.
+    assert spark.read.format("delta").load(str(flat)).count() == 70
+
+
 TRACKED = {
     "delta.rowTracking.materializedRowIdColumnName": "_row-id-col-1",
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-1",
