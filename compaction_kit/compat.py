@@ -151,10 +151,17 @@ def session_class(spark: SparkSession) -> Any:
 
 def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Make a DataFrame of an Arrow table; since Spark 4.0 without a job to read it."""
-    if _release(spark.version) >= (4, 0):
-        return spark.createDataFrame(table)
-    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    return spark.createDataFrame(rows, from_arrow_schema(table.schema))
+    active = SparkSession._activeSession if has_jvm(spark) else None
+    try:
+        if _release(spark.version) >= (4, 0):
+            return spark.createDataFrame(table)
+        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return spark.createDataFrame(rows, from_arrow_schema(table.schema))
+    finally:
+        if active is not None:
+            # PySpark has made this session the active one.
+            SparkSession._activeSession = active
+            session_class(spark).setActiveSession(active._jsparkSession)
 
 
 def metadata_column(rows: DataFrame) -> Column:

@@ -119,12 +119,12 @@ def delete(
 
             def work() -> None:
                 create_frame(spark, pa.table(inventory)).createOrReplaceTempView(view)
-                spark.sql(f"VACUUM {table} USING INVENTORY (SELECT * FROM {view}){retain}").collect()
+                try:
+                    spark.sql(f"VACUUM {table} USING INVENTORY (SELECT * FROM {view}){retain}").collect()
+                finally:
+                    spark.catalog.dropTempView(view)
 
-            try:
-                run_cancellable(spark, work, look)
-            finally:
-                spark.catalog.dropTempView(view)
+            run_cancellable(spark, work, look)
     except (*SPARK_FAILURES, OSError) as error:
         raise translate(error, handle.store.root, outcome()) from None
     except (WorkCancelled, KeyboardInterrupt):

@@ -155,7 +155,8 @@ def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
     refused(
         partial(plan.run, progress=stop), RunCancelled, "was cancelled", "make a new plan for what is left"
     )
-    assert (during, spark.conf.get(lite)) == (["false"], "true")
+    assert (during, spark.conf.get(lite)) == (["true"], "true")
+    assert SparkSession.getActiveSession() == spark
     assert spark.sql("SHOW TABLES").collect() == tables
     assert (old / "live").exists()
 
