@@ -88,8 +88,10 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
     types, columns = metadata.column_types, metadata.partition_columns
     named = partitions.rename_columns(list(columns)).append_column(_ROW, pa.array(np.arange(len(partitions))))
     frame = create_frame(spark, named)
-    casts = (f"try_cast({identifier(spark, name)} AS {sql_type(types[name])})" for name in columns)
-    typed = [F.expr(cast).alias(name) for cast, name in zip(casts, columns, strict=True)]
+    typed = [
+        F.expr(f"try_cast({identifier(spark, name)} AS {sql_type(types[name])})").alias(name)
+        for name in columns
+    ]
     try:
         return [row[_ROW] for row in frame.select(*typed, _ROW).where(where).select(_ROW).collect()]
     except PySparkException as error:

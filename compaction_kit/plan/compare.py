@@ -86,8 +86,7 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
         )
     source = plan.source
     name = column or column_of(plan.order) or next(filter(source.has_bounds, source.data_columns), None)
-    bounds = source.bounds(name) if name else None
-    if name is None or bounds is None or not bounds.known.any():
+    if not name or not (bounds := source.bounds(name)).known.any():
         which = f'column="{name}": it has no' if name else "column=None: no column has"
         raise InvalidArgumentError(
             f"{which} bounds in the stats of the files, so queries can't be compared; write stats first."

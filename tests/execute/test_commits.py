@@ -104,7 +104,7 @@ def test_both_sides_are_read_with_the_columns_of_one_version(
     found = [Mock(schema=columns) for columns in "abbb"]
     monkeypatch.setattr(proof, "rows_of", Mock(side_effect=found))
     monkeypatch.setattr(proof, "fingerprint", lambda rows: rows)
-    assert [read() for read in proof.contents(spark, str(id(spark)), [[], []], ())] == found[2:]
+    assert [read() for read in proof.contents(spark, "table", [[], []], ())] == found[2:]
 
 
 @pytest.mark.parametrize("what", ["Concurrent Append", "Metadata Changed", "Protocol Changed"])

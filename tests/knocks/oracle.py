@@ -158,7 +158,7 @@ def judge_error(error: BaseException, before: Before, is_alone: bool = True) -> 
             _never({str(info) for info in before.of_kit()}, f"commits in spite of {told!r}")
     if "committed, as version" in told and "its content is the same" in told:
         return Outcome.PROVED
-    if "committed and not proved" in told:
+    if re.search(r"\b(is|are) committed and not proved", told):
         return Outcome.NOT_PROVED
     return Outcome.FAILED if is_failure else Outcome.REFUSED
 
