@@ -113,7 +113,7 @@ def delete(
         return deleted if gone else "nothing was deleted"
 
     try:
-        # USING INVENTORY can't be combined with LITE, which is a setting too.
+        # As LITE, which is a setting too, Delta would note commits that later LITE vacuums leave out.
         with own_session(handle.spark, {_LITE: "false"}) as spark:
             table = table_name(spark, handle.uri)
 
