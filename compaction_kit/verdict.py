@@ -102,7 +102,7 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
         first = f"No file is new, and OPTIMIZE would cluster {plan.num_files_removed:,} by {columns} again."
         if new:
             first = f"{format_count(new, 'file')} of {now:,} {are} not clustered by {columns} yet."
-        sentences = [first, *explain_clustering(plan)[:-1]]
+        sentences = [first, *explain_clustering(plan)[:-2]]
     else:
         sentences = _needed(plan, now, after)
     return kind, sentences + _besides(plan, after)

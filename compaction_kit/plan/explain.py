@@ -146,7 +146,10 @@ def _explain_purge(plan: BinPlan, to_purge: np.ndarray) -> list[str]:
 
 
 def explain_clustering(plan: BinPlan) -> list[str]:
-    """Say which cubes OPTIMIZE rewrites and why, in sentences; the last one says how sizes are predicted."""
+    """Say which cubes OPTIMIZE rewrites and why, in sentences.
+
+    The last two say what a complete cube is and how sizes are predicted.
+    """
     complete, lines, rewritten = format_size(plan.planner.rules.cubes.complete), list[str](), list[str]()
     cubes = plan.cubes.group_by(["state", "is_rewritten"]).aggregate(
         [("size_bytes", "count"), ("num_files", "sum"), ("size_bytes", "sum")]
@@ -171,10 +174,14 @@ def explain_clustering(plan: BinPlan) -> list[str]:
         lines.append(
             f"{format_size(new_bytes)} is new and {format_size(plan.bytes_removed)} is rewritten, "
             f"{format_factor(plan.bytes_removed / new_bytes)} times as much: OPTIMIZE merges new files into "
-            f"a cube until the cube has {complete} ({CUBES}.threshold). plan.amplification() says what more "
-            "appends cost."
+            f"a cube until the cube has {complete}."
         )
-    return [*lines, f"The number and size of the new files are predicted: {plan.size_basis}."]
+    return [
+        *lines,
+        f"A cube of {complete} or more is complete ({CUBES}.threshold); plan.amplification() says what more "
+        "appends cost.",
+        f"The number and size of the new files are predicted: {plan.size_basis}.",
+    ]
 
 
 def why_empty(plan: BinPlan) -> str:

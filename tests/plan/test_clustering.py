@@ -104,6 +104,7 @@ def test_files_of_other_columns_wait_for_full(tmp_path: Path) -> None:
     said = str(Verdict.of(plan.source, plan))
     assert "2 files of 3 are not clustered by ü yet." in said
     assert "predicted" not in said
+    assert "plan.amplification()" not in said
     states = dict(zip(*plan.cubes.select(["state", "num_files"]).to_pydict().values(), strict=True))
     assert states == {"new": 2, "other columns": 1}
 
