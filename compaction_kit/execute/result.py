@@ -143,7 +143,7 @@ class CompactionResult(Record):
             return {"outcome": "nothing to do: the plan is empty, so nothing was committed"}
         proof = "not compared" if self.fingerprint is None else f"identical: {self.fingerprint}"
         if self.proof_reason:
-            proof += f", because {self.proof_reason}"
+            proof += f" ({self.proof_reason})"
         by_optimize = "optimize" in self.batches["strategy"].to_pylist()
         reasons, memory = "; ".join(sorted(set(self.refusals.values()))), format_size(self.peak_bytes)
         left = f"{format_count(len(self.refusals), 'bin')}: {reasons}" if reasons else ""

@@ -25,7 +25,7 @@ def test_spark_reads_without_duckdb(changed: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "duckdb" else find(name))
     result = open_table(changed).plan_compaction().run()
     assert (result.verified, result.proof_reason) == (True, "duckdb isn't installed")
-    assert result.facts()["content"].endswith("read by Spark, because duckdb isn't installed")
+    assert result.facts()["content"].endswith("read by Spark (duckdb isn't installed)")
 
 
 def test_odd_names_and_older_columns_are_read(tmp_path: Path) -> None:

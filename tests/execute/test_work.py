@@ -104,6 +104,6 @@ def test_the_summary_tells_the_outcome_fact_by_fact() -> None:
 def test_the_summary_does_not_claim_what_was_not_done() -> None:
     reasons = {1: "a file has a deletion vector", 3: "a file has a deletion vector", 4: "it is odd"}
     facts = facts_of(as_planned=False, refusals=reasons, peak_bytes=2_048, proof_reason="of a type")
-    assert (facts["content"], facts["bins"]) == ("not compared, because of a type", "2, NOT as planned")
+    assert (facts["content"], facts["bins"]) == ("not compared (of a type)", "2, NOT as planned")
     assert facts["memory"].startswith("2 KiB at most")
     assert facts["left alone"] == "3 bins: a file has a deletion vector; it is odd"
