@@ -83,8 +83,9 @@ class Files:
     def to_arrow(self) -> pa.Table:
         """Return one row per file, in the order of the log.
 
-        path is as the log writes it, num_records counts deleted rows too and is null without stats, and
-        deletion_vector_cardinality counts the rows that a deletion vector deletes.
+        path is as the log writes it, but absolute paths are URIs as in Delta's snapshot; num_records counts
+        deleted rows too and is null without stats; deletion_vector_cardinality counts the rows that a
+        deletion vector deletes.
 
         Examples:
             >>> ck.open_table("data/flights").files().to_arrow().schema

@@ -322,7 +322,8 @@ def _dead_files(table: Table) -> pa.Table:
 @dataclass(frozen=True, repr=False)
 class ConversionResult(Record):
     """What a conversion did: the plan that was run, the new Delta table or the one that became Parquet, the
-    fingerprint of the rows before and after, and where the log and dead files were moved, if they were.
+    fingerprint of the rows before and after, and where the log and files that aren't live were moved to,
+    if they were.
     """
 
     plan: ConvertPlan | ParquetPlan
@@ -338,7 +339,9 @@ class ConversionResult(Record):
             "content": f"identical: {self.fingerprint}, with the table's schema",
             "seconds": f"{self.seconds:.1f}",
         }
-        return facts | ({"log and dead files": str(self.set_aside)} if self.set_aside else {})
+        return facts | (
+            {"log and files that aren't live": f"moved to {self.set_aside}"} if self.set_aside else {}
+        )
 
 
 @quiet_errors()

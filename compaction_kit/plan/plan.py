@@ -181,7 +181,7 @@ class BinPlan(Plan):
     def dropped_columns(self) -> pa.Table:
         """One row a file to be rewritten that has dropped columns; only of `Table.plan_purge`.
 
-        Columns: path (string, as the log writes it), size_bytes (int64, of its dropped columns).
+        Columns: path (string, as in `Files.to_arrow`), size_bytes (int64, of its dropped columns).
         """
         sizes = np.full(self.source.num_files, -1) if self.planner.dropped is None else self.planner.dropped
         found = np.flatnonzero((sizes >= 0) & self.is_removed)
@@ -227,7 +227,7 @@ class BinPlan(Plan):
     def files(self) -> pa.Table:
         """One row a file to be rewritten, bin by bin.
 
-        Columns: path (string, as the log writes it), size_bytes, bin_id (int64).
+        Columns: path (string, as in `Files.to_arrow`), size_bytes, bin_id (int64).
         """
         positions, bin_ids = self.members
         paths, sizes = self.source.paths(positions), self.source.sizes[positions]
