@@ -71,7 +71,7 @@ _OUTPUT_BYTES, _HEAP_BYTES = 40 * MIB, 4 * GIB
 _Sample = tuple[np.ndarray, float]
 _SAMPLES: dict[tuple[str, str], _Sample] = {}
 # Strategies that have run in this process, and so in its Java.
-_RAN: set[str] = set()
+RAN: set[str] = set()
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +185,7 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
         copied=float(copied[copied >= COPIED_SHARE * both].sum() / max(sizes.sum(), 1)),
         largest=float(bins.max(initial=0) / max(bins.sum(), 1)),
         new_session=spark is None,
-        first_run=strategy not in _RAN,
+        first_run=strategy not in RAN,
         cores=spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1,
         sample=None if is_known else _sample(plan, may_read),
     )
@@ -231,7 +231,7 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     """Keep what a run took, if it did what was predicted; returns the result with what was predicted."""
     if result.strategy != cost.strategy.partition(",")[0]:
         return result
-    _RAN.add(cost.strategy)
+    RAN.add(cost.strategy)
     if result.conflicts or result.refusals:
         return result
     kept, steps = _kept(), result.timeline.to_pylist()

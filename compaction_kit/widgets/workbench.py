@@ -2,6 +2,7 @@
 
 import base64
 import re
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,18 @@ from weakref import WeakValueDictionary
 
 import ipywidgets as w
 from IPython.core.getipython import get_ipython
+from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
-from compaction_kit.compat import delta_version
+from compaction_kit.compaction import PROOF_READERS, STRATEGIES
+from compaction_kit.compat import delta_version, has_jvm
+from compaction_kit.cost import RAN
+from compaction_kit.execute import run_plan
+from compaction_kit.execute.jobs import in_thread
 from compaction_kit.report import write_report
-from compaction_kit.session import get_spark
+from compaction_kit.session import get_spark, quiet_errors
+from compaction_kit.sql import uri
+from compaction_kit.table import open_table
 from compaction_kit.text import Html, element
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.compaction import plan_part, query_part, run_part, verdict_part
@@ -55,8 +63,36 @@ def workbench(root: str | Path = "data") -> "Workbench":
         bench.given = bench.state.root = str(root)
     else:
         bench.state.refresh()
-    bench.session.start(lambda job: get_spark())
+    bench.session.start(_start_spark)
     return bench
+
+
+def _start_spark(_: Job) -> SparkSession:
+    is_new = active_spark() is None
+    spark = get_spark()
+    if is_new and has_jvm(spark):
+        in_thread(spark, partial(_warm_up, spark))
+    return spark
+
+
+def _warm_up(spark: SparkSession) -> None:
+    """Compact, query and restore a scratch table: the first time takes many times as long as the second.
+
+    What fails here, the user's own first run says.
+    """
+    cores = spark.sparkContext.defaultParallelism
+    with quiet_errors(), tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
+        folder = Path(scratch) / "table"
+        # Two files for a task on each core.
+        rows = spark.range(0, 2 * cores, 1, 2).selectExpr("id", f"id % {cores} AS core")
+        rows.write.format("delta").partitionBy("core").save(uri(folder))
+        table = open_table(folder, spark)
+        plan = table.plan_compaction()
+        # By `plan.run()` its time would be kept for predictions.
+        result = run_plan(plan.handle, plan, STRATEGIES, PROOF_READERS)
+        RAN.add(result.strategy)
+        table.plan_compaction().predict_reads("id = 0")
+        table.plan_restore(0).run()
 
 
 class Workbench(Page):
