@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compaction_kit import plots
 from compaction_kit.arrow.duckdb import compare_quickly
@@ -16,6 +18,8 @@ from compaction_kit.execute import CompactionResult, run_plan
 from compaction_kit.execute.optimize import Optimize, Reorg
 from compaction_kit.execute.rewrite import Rewrite
 from compaction_kit.handle import Handle
+from compaction_kit.history import read_log_expiry
+from compaction_kit.log.listing import Kind
 from compaction_kit.plan.clustering import amplify
 from compaction_kit.plan.compare import Comparison, compare
 from compaction_kit.plan.explain import Exactness, bin_limit, bin_names, exactness, explain, metrics
@@ -23,6 +27,7 @@ from compaction_kit.plan.plan import BinPlan
 from compaction_kit.predict_reads import ReadPrediction, predict_reads
 from compaction_kit.query import Query
 from compaction_kit.records import plain
+from compaction_kit.retention import LOG_PROPERTY
 from compaction_kit.text import format_count, format_size, joined_lines, parse_count, parse_size
 
 # "auto" tries them in this order; what one leaves alone, the next one rewrites.
@@ -59,7 +64,28 @@ class CompactionPlan(BinPlan):
             )
         if not self.is_empty and (risk := self.handle.commit_risk):
             sentences.append(risk)
+        if not self.is_empty and (checkpoint := self._cleans_log_at):
+            sentences.append(
+                f"The run can't be undone: with the checkpoint of version {checkpoint} Delta deletes all "
+                f"earlier commits, because they are older than {LOG_PROPERTY}. To keep version "
+                f"{self.version}, set this property to a longer time first."
+            )
         return tuple(sentences)
+
+    @property
+    def _cleans_log_at(self) -> int | None:
+        """The version of the run after which the plan's can't be read any more; None if it can."""
+        properties = self.source.snapshot.metadata.configuration
+        text = properties.get("delta.checkpointInterval", "10")
+        interval = int(text) if text.isdecimal() else 0
+        checkpoint = (self.version // interval + 1) * interval if interval else 0
+        is_reached = self.version < checkpoint <= self.version + self.num_batches
+        if not is_reached or properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
+            return None
+        log = read_log_expiry(self.handle)
+        latest = (pc.field("version") == self.version) & (pc.field("kind") == Kind.COMMIT.value)
+        expires = log.filter(latest)["expires"].to_pylist()
+        return checkpoint if expires and expires[0] <= datetime.now(UTC) else None
 
     @property
     def metrics(self) -> dict[str, Any]:

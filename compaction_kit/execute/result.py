@@ -99,8 +99,14 @@ class CompactionResult(Record):
         sums = {name: sum(batches[name].to_pylist()) for name in _SUMS}
         versions = tuple(commit.version for commit in commits)
         before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
-        log = run.log.listed()
-        files = [Files(log.snapshot(version)) for version in (before, after)]
+        log, planned = run.log.listed(), plan.source.snapshot
+        # A commit may delete those that the version before it needs (MetadataCleanup.doLogCleanup).
+        first = (
+            planned
+            if before == planned.version or before not in log.readable_range()
+            else log.snapshot(before)
+        )
+        files = [Files(first), Files(log.snapshot(after))]
         column = plan.clustering_column if versions else None
         return cls(
             strategy.name if commits else "none",

@@ -18,6 +18,7 @@ from compaction_kit.errors import ConflictError, ReadOnlyTableError, RunCancelle
 from compaction_kit.execute import Progress
 from compaction_kit.text import format_size
 from tests import folders, handmade
+from tests.ageing import age
 from tests.chance import nightly
 from tests.conftest import SetConf
 from tests.execute.meanwhile import commit_behind, once_rewriting, wait_until
@@ -54,6 +55,23 @@ def many_bins(tmp_path: Path) -> Path:
         actions += [handmade.remove(add["path"]), marked]
     handmade.write_commit(folder, 3, actions)
     return folder
+
+
+@pytest.mark.parametrize("strategy", ["arrow", "optimize", "rewrite"])
+def test_a_commit_that_cleans_the_log_of_all_before_it_is_a_run_as_others(
+    tmp_path: Path, strategy: str
+) -> None:
+    folder = Path(datasets.shaped_table(tmp_path / "table", partitions=0, files=9, rows=5, commits=9))
+    # With version 10 Delta writes a checkpoint, and deletes what is older than 30 days.
+    age(folder, 40)
+    table = open_table(folder)
+    plan = table.plan_compaction()
+    assert "The run can't be undone: with the checkpoint of version 10" in plan.explain()
+    result = plan.run(strategy)
+    assert table.log.readable_range() == range(10, 11)
+    assert (result.versions, result.verified, result.as_planned) == ((10,), True, True)
+    assert (len(result.sizes_before), len(result.sizes_after)) == (9, 1)
+    assert "version" in result.facts()
 
 
 @pytest.mark.parametrize("strategy", ["arrow", "optimize", *nightly("rewrite")])
