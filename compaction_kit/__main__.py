@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,6 +85,10 @@ def survey(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; SystemExit for a command line that can't be parsed."""
     options = _parser().parse_args(arguments)
+    if sys.stderr is None:  # closed by what started this program
+        sys.stderr = io.StringIO()
+    # As Ctrl-C, which leaves nothing behind: so cron, systemd and Kubernetes end programs.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:

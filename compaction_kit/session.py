@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import fcntl
 import hashlib
+import locale
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyspark
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
@@ -119,11 +120,20 @@ def quiet_errors() -> Iterator[None]:
         logger.addFilter(refuse)
     try:
         yield
-    except DEAD:
-        raise SessionError(f"{JAVA_ENDED}.") from None
+    except (Py4JError, ConnectionError) as error:
+        if has_java_ended(error):
+            raise SessionError(f"{JAVA_ENDED}.") from None
+        raise
     finally:
         for logger in loggers:
             logger.removeFilter(refuse)
+
+
+def has_java_ended(error: BaseException) -> bool:
+    """Return whether a call failed because the session's Java has ended, before it or meanwhile."""
+    # py4j says no more of a call whose answer doesn't come; Java itself sends a trace.
+    is_cut_off = type(error) is Py4JError and not re.search("Trace|does not exist", str(error))
+    return is_cut_off or isinstance(error, DEAD)
 
 
 def cache_folder() -> Path:
@@ -161,8 +171,9 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     known = cache_folder() / "jars" / f"{digest}.txt"
     java_home = find_java_home(cache_folder())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if os.environ.get("LC_ALL") in ("C", "POSIX"):
-        os.environ["LC_ALL"] = "C.UTF-8"  # else Java finds no file whose name isn't ASCII
+    # In the locale C, or one that the machine lacks, Java finds no file whose name isn't ASCII.
+    if locale.nl_langinfo(locale.CODESET) != "UTF-8" and sys.getfilesystemencoding() == "utf-8":
+        os.environ["LC_ALL"] = "C.UTF-8"
     builder = SparkSession.builder.master("local[*]").appName("compaction_kit").config(map=settings)
     with contextlib.ExitStack() as stack:
         if not _kept_jars(known):
@@ -200,7 +211,8 @@ def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = Fal
         if lost and not is_last:
             # Of dozens of JARs from a far server one fails now and then; those that came are kept.
             return _launched(builder, log_path, is_last=True)
-        lines = [line.strip() for line in log.splitlines() if _JVM_ERROR.search(line)]
+        found = (line.strip() for line in log.splitlines() if _JVM_ERROR.search(line))
+        lines = [line for line in found if not line.startswith("at ")]
         reason = [*str(error).strip().splitlines()[:1], *lines][-1]
         if isinstance(error, ConnectionError):
             reason = "its Java has ended, as it does when memory runs out: restart the kernel."
@@ -222,7 +234,8 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
         # Otherwise Spark makes a folder for managed tables in the notebook's folder.
         "spark.sql.warehouse.dir": uri(cache_folder() / "warehouse"),
         "spark.local.dir": str(scratch),
-        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={scratch}"',
+        # Delta writes the names of the log's files with the digits of the user's language.
+        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={scratch}" -Duser.language.format=en',
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # The defaults are for clusters: 200 shuffle partitions, and up to 10,000 tasks to list folders.
@@ -250,8 +263,14 @@ def _scratch_folder() -> tuple[Path, BinaryIO]:
     folder = new.rename(place / f"{_SCRATCH}{new.name.rpartition('-')[2]}")
     # Open, and so locked, for as long as the folder is there.
     atexit.register(log.close)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     return folder, log
+
+
+def _remove(folder: Path, owner: int) -> None:
+    # A process that this one has forked ends too.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

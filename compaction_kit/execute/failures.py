@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException
 
 from compaction_kit import errors
 from compaction_kit.execute.delta import is_conflict
-from compaction_kit.session import DEAD, JAVA_ENDED
+from compaction_kit.session import JAVA_ENDED, has_java_ended
 from compaction_kit.storage import Store
 
 # What a call of Spark raises, also where its Java has ended.
@@ -70,7 +70,7 @@ def translate(
     a conflict; see `commits.other_commits`.
     """
     text = str(error)
-    if isinstance(error, DEAD):
+    if has_java_ended(error):
         return errors.RunFailedError(f"{JAVA_ENDED}; {outcome}.")
     if isinstance(error, ContentDiffers):
         return errors.VerificationError(f"{text}; {outcome}: {error.advice}.")

@@ -142,7 +142,10 @@ def run_watched(
 
 
 def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
-    """Begin work that may use Spark in a thread of its own, which ends with the program."""
+    """Begin work that may use Spark in a thread of its own, which ends with the program.
+
+    If Java has ended, so that it can't begin, that is its error.
+    """
     outcome = Future[T]()
 
     def body() -> None:
@@ -151,7 +154,10 @@ def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
         except BaseException as error:
             outcome.set_exception(error)
 
-    inheriting_thread(spark, body).start()
+    try:
+        inheriting_thread(spark, body).start()
+    except DEAD as error:
+        outcome.set_exception(error)
     return outcome
 
 

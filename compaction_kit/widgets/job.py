@@ -14,7 +14,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Enum, Float, HasTraits, Instance, Unicode
 
 from compaction_kit.errors import CompactionKitError, RunCancelled, first_line
-from compaction_kit.session import DEAD, JAVA_ENDED
+from compaction_kit.session import JAVA_ENDED, has_java_ended
 
 # The argument with which the sentence of an error begins: the page's field has its name.
 _ARGUMENT = re.compile(r"^([A-Za-z_ ]+)=")
@@ -31,7 +31,7 @@ def sentence_of(error: Exception) -> str:
         text = re.sub(r"^(version|before|after)=(?=\d)", "Version ", str(error))
         text = text.replace("table.versions()", "History")
         return _ARGUMENT.sub(lambda match: f"{match[1].replace('_', ' ').capitalize()}: ", text)
-    if isinstance(error, DEAD):
+    if has_java_ended(error):
         return f"{JAVA_ENDED}."
     return f"Unexpected {type(error).__name__}: {first_line(error)}"
 
