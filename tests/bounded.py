@@ -90,6 +90,10 @@ def _of_table(path: Path) -> Calls:
         "log_expiry": lambda: table().log_expiry(),
         "vacuum": lambda: repr(table().plan_vacuum()),
         "compaction": lambda: repr(table().plan_compaction()),
+        "explain": lambda: table().plan_compaction().explain(),
+        "purge": lambda: repr(table().plan_purge()),
+        "auto_compaction": lambda: repr(table().auto_compaction()),
+        "forecast": lambda: repr(table().forecast()),
         "manifest": lambda: repr(check_manifest(table())),
         "survey": lambda: _survey(path),
     }

@@ -89,7 +89,7 @@ def file_actions(raw: pa.Table, source: int) -> pa.Table:
         rows = pc.indices_nonzero(is_kind(raw, kind)).cast(pa.int64())
         path, size, *vector = (picked(column(raw, kind, name), rows) for name in CORE)
         if path.null_count:
-            raise CorruptLogError(f"The log holds a {kind} action without a path: restore it from a backup.")
+            raise CorruptLogError(f"The log has {kind} actions without a path: restore it from a backup.")
         # Only removes may lack a size (protocol, "Add File and Remove File").
         if kind == "add" and (size.null_count or (pc.min(size).as_py() or 0) < 0):
             row = pc.indices_nonzero(pc.fill_null(pc.less(size, 0), True))[0].as_py()

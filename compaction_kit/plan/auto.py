@@ -13,7 +13,7 @@ from compaction_kit.errors import UnsupportedTableError
 from compaction_kit.files import Files
 from compaction_kit.log import TransactionLog
 from compaction_kit.log.actions import count_records
-from compaction_kit.log.lines import Action, commit_info
+from compaction_kit.log.lines import Action, commit_info, reading
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.plan.clustering import clustering_columns
 from compaction_kit.plan.packing import Packer
@@ -107,12 +107,13 @@ def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
     setting = enabled_by(conf, latest.metadata.configuration)
     rows, in_log = list[dict[str, Any]](), 0
     for (version, actions), (following, next_actions) in pairwise(chain(log.raw_commits(start), [(0, [])])):
-        added_to = state.apply(actions)
         done = following if _is_auto(next_actions) else None
         in_log += _is_auto(actions)
-        if enabled_by(conf, state.metadata.configuration) or not setting:
-            fired = state.fire(added_to, done is not None)
-            rows += [{"version": version, **row, "committed_as": done} for row in fired]
+        with reading(f"{version:020d}.json"):
+            added_to = state.apply(actions)
+            if enabled_by(conf, state.metadata.configuration) or not setting:
+                fired = state.fire(added_to, done is not None)
+                rows += [{"version": version, **row, "committed_as": done} for row in fired]
     names = [f"partition.{name}" for name in latest.metadata.partition_columns]
     # Earlier versions may have been partitioned by other columns.
     names += (name for row in rows for name in row if name.startswith("partition."))

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.compat import java_class
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.log import TransactionLog
 from compaction_kit.plan.auto import enabled_by, replay
@@ -129,6 +129,14 @@ def test_a_replay_begins_after_the_last_lost_commit(tmp_path: Path) -> None:
     assert replayed.fired["num_files"].to_pylist() == [4, 2]
     with pytest.raises(InvalidArgumentError, match="version=5 does not exist: the latest is 4"):
         open_table(tmp_path).auto_compaction(since=5)
+
+
+def test_a_commit_that_a_replay_cannot_follow_is_named(tmp_path: Path) -> None:
+    handmade.write_log(
+        tmp_path, [handmade.add("a")], [{"add": handmade.add("b")["add"] | {"partitionValues": "1"}}]
+    )
+    with pytest.raises(CorruptLogError, match=r"The log file 0+1\.json is damaged"):
+        open_table(tmp_path).auto_compaction()
 
 
 @pytest.mark.slow
