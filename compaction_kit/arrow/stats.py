@@ -40,7 +40,7 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 class MergedStats(NamedTuple):
     """The stats of some files' rows together, as JSON; `num_rows` is None if one of them has no stats.
 
-    `indexed` are the columns of which any file has stats.
+    `indexed` are the columns of which any file has stats, or of which Delta would write some.
     """
 
     num_rows: int | None
@@ -85,20 +85,35 @@ def data_leaves(metadata: Metadata) -> list[Leaf]:
     return list(leaves([field for field in metadata.schema["fields"] if field["name"] not in names], ()))
 
 
+def indexed_leaves(metadata: Metadata) -> list[Leaf]:
+    """Return the columns of which Delta writes stats: the first 32, or as many as a property says.
+
+    None of them if a property names them (StatisticsCollection, DeltaStatsColumnSpec).
+    """
+    properties = metadata.configuration
+    count = properties.get("delta.dataSkippingNumIndexedCols", "32")
+    if "delta.dataSkippingStatsColumns" in properties or not re.fullmatch(r"-1|\d+", count):
+        return []
+    leaves = data_leaves(metadata)
+    return leaves if count == "-1" else leaves[: int(count)]
+
+
 def merge_stats(
     stats: Sequence[str | None],
     leaves: Sequence[Leaf],
     is_new: Callable[[tuple[str, ...], int], bool] = lambda path, file: False,
+    by_default: Sequence[Leaf] = (),
 ) -> MergedStats:
     """Merge the stats of files, given as JSON; `leaves` are the table's columns.
 
     The result has numRecords, and nullCount, minValues and maxValues of the columns of which every file has
     them. `is_new` takes a column's path and the number of a file that has no stats of it where other files
-    have, and returns whether all such files count as null there.
+    have, and returns whether all such files count as null there. `by_default` are the columns that are
+    indexed if no file has stats of any.
     """
     files = [file for file in map(_parsed, stats) if file is not None]
     if len(files) < len(stats):
-        return MergedStats(None, "")
+        return MergedStats(None, "", by_default)
     counts, indexed = [file["numRecords"] for file in files], list[Leaf]()
     is_tight = all(file.get("tightBounds", True) for file in files)
     merged: dict[str, Any] = {"numRecords": sum(counts)}
@@ -119,7 +134,7 @@ def merge_stats(
             # Left out if one lacks, or it isn't sure how they compare.
             with contextlib.suppress(ValueError, TypeError, ArithmeticError):
                 _put(merged, name, path, pick(bounds, key=partial(_sort_key, kind)))
-    return MergedStats(sum(counts) if is_tight else None, json_text(merged), indexed)
+    return MergedStats(sum(counts) if is_tight else None, json_text(merged), indexed or by_default)
 
 
 def footer_stats(store: Store, place: str) -> dict[str, LeafStats]:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.arrow.job import Bin, PartitionValues, partition_values, rewritten, row_fields
 from compaction_kit.arrow.refusals import refuse_bins, refuse_changes, refuse_table
-from compaction_kit.arrow.stats import MergedStats, data_leaves, footer_stats, merge_stats
+from compaction_kit.arrow.stats import MergedStats, data_leaves, footer_stats, indexed_leaves, merge_stats
 from compaction_kit.arrow.worker import RewriteOutput
 from compaction_kit.execute.commits import as_add, commits_of, settings
 from compaction_kit.execute.delta import OptimizeTransaction, is_conflict
@@ -251,7 +251,7 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
     They are removed as of now, before they are rewritten, as OPTIMIZE does (OptimizeExecutor,
     operationTimestamp).
     """
-    leaves = data_leaves(source.snapshot.metadata)
+    leaves, by_default = data_leaves(source.snapshot.metadata), indexed_leaves(source.snapshot.metadata)
     positions = np.concatenate([bin_.positions for bin_ in bins])
     stats = source.snapshot.stats.take(pa.array(source.in_snapshot(positions))).to_pylist()
     sizes, values = source.sizes[positions].tolist(), partition_values(source, positions)
@@ -264,7 +264,8 @@ def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
     found, end = {}, 0
     for bin_ in bins:
         start, end = end, end + len(bin_.positions)
-        merged, own = merge_stats(stats[start:end], leaves), sizes[start:end]
+        merged = merge_stats(stats[start:end], leaves, by_default=by_default)
+        own = sizes[start:end]
         num_vectors = sum("deletionVector" in one for one in fields[start:end])
         found[bin_.number] = _Inputs(values[start], merged, own, removes[start:end], num_vectors)
     return found

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,31 @@ def test_columns_that_older_files_lack_have_the_stats_of_all_rows(tmp_path: Path
         "minValues": {"id": 1, "s": "x" * 32},
         "maxValues": {"id": 3, "s": "x" * 32 + "\U0010ffff", "f": "NaN"},
     }
+
+
+@pytest.mark.parametrize("indexed", [None, "-1", "2", "0"])
+def test_files_without_stats_become_one_with_those_that_optimize_writes(
+    tmp_path: Path, indexed: str | None
+) -> None:
+    kinds = {"n": handmade.struct_of({"d": "date", "t": "timestamp"}), "id": "long", "s": "string"}
+    time, actions = datetime(1969, 5, 6, 7, 8, 9, 123_456, UTC), list[handmade.Action]()
+    for stats in (None, {"numRecords": 2}, {"numRecords": 2, "nullCount": {"id": 1}}):
+        nested = [{"d": time.date(), "t": None}, {"d": None, "t": time}]
+        rows = {"n": nested, "id": [len(actions), None], "s": ["ä" * 40, "b"]}
+        rows |= {f"more{i}": [i, -i] for i in range(32)}
+        action = handmade.write_data(tmp_path / "table", f"{len(actions)}.parquet", pa.table(rows))
+        actions.append({"add": action["add"] | {"stats": stats and json.dumps(stats)}})
+    columns = kinds | {f"more{i}": "long" for i in range(32)}
+    properties = {"delta.dataSkippingNumIndexedCols": indexed} if indexed else {}
+    handmade.write_log(tmp_path / "table", [handmade.metadata(columns, configuration=properties), *actions])
+    found = []
+    for name in ("arrow", "optimize"):
+        table = folders.copy(tmp_path / "table", tmp_path / name)
+        open_table(table).plan_compaction().run(name)
+        (added,) = actions_of(table, 1, "add")
+        found.append(json.loads(added["stats"]))
+    assert found[0] == found[1]
+    assert len(found[0].get("nullCount", {})) == {None: 31, "-1": 35, "2": 1, "0": 0}[indexed]
 
 
 @pytest.mark.parametrize("way", ["decoded", "copied", "joined"])
