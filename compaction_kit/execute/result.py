@@ -101,12 +101,8 @@ class CompactionResult(Record):
         before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
         log, planned = run.log.listed(), plan.source.snapshot
         # A commit may delete those that the version before it needs (MetadataCleanup.doLogCleanup).
-        first = (
-            planned
-            if before == planned.version or before not in log.readable_range()
-            else log.snapshot(before)
-        )
-        files = [Files(first), Files(log.snapshot(after))]
+        is_planned = before == planned.version or before not in log.readable_range()
+        files = [Files(planned if is_planned else log.snapshot(before)), Files(log.snapshot(after))]
         column = plan.clustering_column if versions else None
         return cls(
             strategy.name if commits else "none",
