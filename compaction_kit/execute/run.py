@@ -92,7 +92,8 @@ def _run(run: Run, able: Sequence[Strategy], asked: Strategy | None) -> Compacti
     if not commits and run.record.conflicts:
         others = other_commits(run.store, run.id, run.plan, since)
         why = f"{others}, at least one of each bin"
-        raise errors.ConflictError(f"{why}: make a new plan; nothing was committed.")
+        left = unnamed_files(run.store, run.log, run.record.start)
+        raise errors.ConflictError(f"{why}: make a new plan; nothing was committed{left}.")
     if not commits:
         bins = format_count(run.plan.num_bins, "bin")
         why = f"{chosen.name} rewrote nothing of {bins}"

@@ -242,7 +242,9 @@ def test_a_writer_who_takes_everything_wins(changed: Path, strategy: str) -> Non
     now, paths = int(time.time() * 1000), plan.source.to_arrow()["path"].to_pylist()
     info = {"commitInfo": {"timestamp": now, "operation": "DELETE"}}
     act = commit_behind(changed, 5, [info, *(handmade.remove(path, now) for path in paths)])
-    told = "Another writer removed 21 of the plan's 21 files (DELETE, version 5), ", ": make a new plan; "
+    told = ["Another writer removed 21 of the plan's 21 files (DELETE, version 5), ", ": make a new plan; "]
+    # Spark's tasks leave what they wrote.
+    told += ["in its folder belong to no version, and VACUUM deletes them."] if strategy == "optimize" else []
     run = partial(plan.run, strategy=strategy, verify=False)
     refused(run, ConflictError, *told, progress=once_rewriting(act))
     assert (table.version, table.files().num_files) == (5, 0)
