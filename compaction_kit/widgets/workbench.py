@@ -44,8 +44,9 @@ _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 def workbench(root: str | Path = "data") -> "Workbench":
     """Show the workbench on a folder of tables, as the last line of a cell.
 
-    Spark starts in the background meanwhile. If the cell is run again, it shows the same workbench, with the
-    table that was open and a run that is under way, unless it was closed; another root is taken over.
+    Spark starts in the background meanwhile, and compacts a scratch table in the temporary folder, so that
+    the first run and the first query are quick. If the cell is run again, it shows the same workbench, with
+    the table that was open and a run that is under way, unless it was closed; another root is taken over.
 
     Args:
         root: A folder that holds Delta tables, a schema or catalog of the session, or a table.

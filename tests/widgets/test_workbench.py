@@ -39,6 +39,7 @@ from tests.ageing import age_file
 from tests.displayed import outputs_of
 from tests.execute.meanwhile import clustered_table
 from tests.handmade import add, metadata, write_commit, write_log, write_sink_log
+from tests.processes import run_python
 from tests.widgets.pages import (
     SECONDS,
     at,
@@ -1109,3 +1110,32 @@ def test_what_was_chosen_ends_with_its_table_and_a_refused_predicate_hides_no_co
     assert (state.files.version, "nope" in state.input_error) == (1, True)
     open_table(bench, tmp_path / "b")
     assert (state.where, state.keep, state.days) == ("", "", 0)
+
+
+WARM = """
+import sys, tempfile, time
+from pathlib import Path
+import compaction_kit as ck
+from compaction_kit.cost import RAN
+
+def scratch():
+    made = Path(tempfile.gettempdir()).glob("compaction-kit-*")
+    return [folder for folder in made if not folder.name.startswith("compaction-kit-spark")]
+
+table = ck.open_table(sys.argv[1])
+before = table.plan_compaction().cost
+bench = ck.workbench(sys.argv[1])
+bench.session.wait()
+while not RAN or scratch():
+    time.sleep(0.1)
+after = table.plan_compaction().cost
+print(*RAN, before.amounts[0].first_runs, after.amounts[0].first_runs, table.version)
+"""
+
+
+@pytest.mark.nightly
+def test_a_session_that_the_workbench_starts_has_run_once_and_left_nothing(
+    changed: Path, tmp_path: Path
+) -> None:
+    version = ck.open_table(changed).version
+    assert run_python("-c", WARM, str(changed), TMPDIR=str(tmp_path)).stdout == f"arrow True False {version}\n"
