@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +18,10 @@ from compaction_kit.execute.commits import Commit, commits_of, restore, restored
 from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
+from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
-from compaction_kit.history.readable import BLOCKED, LOG_GONE, read_files_by_version
+from compaction_kit.history.readable import BLOCKED, LOG_GONE, FilesByVersion, read_files_by_version
 from compaction_kit.log.paths import canonical_paths
 from compaction_kit.log.protocol import HIGH_WATER_MARK, columns_of
 from compaction_kit.log.snapshot import file_keys, without
@@ -81,7 +83,8 @@ class RestorePlan(Plan):
         target: The version to restore.
         diff: The files that would be added back and removed.
         missing: The paths of data files and deletion vectors that the target needs and that aren't on disk.
-        is_blocked: Whether Delta refuses the target, as it is older than the retention of deleted files.
+        is_blocked: Whether the target is older than the retention of deleted files, so that Delta refuses
+            it; not if it has the same rows and VACUUM keeps its files: the undo of a compaction.
         changes_metadata: Whether columns or properties differ, which RESTORE sets back too.
     """
 
@@ -146,7 +149,8 @@ class RestorePlan(Plan):
             run_cancellable(spark, lambda: _commit(self, spark), look)
 
         try:
-            done = restored(handle, "restore", tag, {}, commit)
+            # `_check` goes by the guard: an undo is no harm, however old the version is.
+            done = restored(handle, "restore", tag, ANY_VERSION, commit)
         except (*SPARK_FAILURES, OSError) as error:
             if isinstance(error, CompactionKitError):
                 raise
@@ -232,9 +236,16 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
         version,
         diff,
         tuple(needs.missing_of(version)),
-        is_blocked=BLOCKED in status,
+        is_blocked=BLOCKED in status and not (diff.same_content and _is_kept_by_vacuum(needs, version)),
         changes_metadata=new != old,
     )
+
+
+def _is_kept_by_vacuum(needs: FilesByVersion, version: int) -> bool:
+    """Whether the files that a version needs are live, or were removed within the table's retention."""
+    young = needs.young_tombstones(datetime.now(UTC), needs.retention)["path"]
+    kept = pa.chunked_array([*young.chunks, *needs.live["path"].chunks], pa.string())
+    return pc.all(pc.is_in(needs.of_version(version), value_set=kept)).as_py() is not False
 
 
 def _check(plan: RestorePlan) -> None:

@@ -13,12 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
+from compaction_kit.datasets import shaped_table
 from compaction_kit.execute.commits import restore
 from compaction_kit.execute.delta import commit_restore
 from compaction_kit.history import restore as restoring
 from compaction_kit.retention import GUARD
 from tests import folders, handmade
-from tests.ageing import age_file
+from tests.ageing import age, age_file
+from tests.chance import nightly
 from tests.conftest import CopyOf, SetConf
 from tests.handmade import add, remove
 from tests.refusals import refused
@@ -68,6 +70,22 @@ def test_a_restore_is_refused_while_the_guard_blocks_it_and_commits_what_delta_s
     again = open_table(table, spark).plan_restore(target)
     assert (again.is_empty, again.run().version) == (True, 6)
     assert handmade.actions_of(table, 6, "add") == handmade.actions_of(table, 6, "remove") == []
+
+
+@pytest.mark.parametrize("strategy", ["arrow", *nightly("optimize")])
+def test_a_compaction_of_an_old_table_can_be_undone_until_vacuum_may_delete(
+    spark: SparkSession, tmp_path: Path, strategy: str
+) -> None:
+    folder = Path(shaped_table(tmp_path / "table", partitions=0, files=4, rows=5, commits=4))
+    age(folder, 20)
+    table = open_table(folder, spark)
+    table.plan_compaction().run(strategy)
+    undo = table.plan_restore(4)
+    assert not undo.is_blocked
+    other = folders.copy(folder, tmp_path / "later")
+    assert (undo.run().as_planned, table.files().num_files, table.diff(4, 6).same_content) == (True, 4, True)
+    age(other, 10)
+    assert open_table(other, spark).plan_restore(4).is_blocked is HAS_GUARD
 
 
 @pytest.mark.nightly

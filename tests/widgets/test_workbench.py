@@ -1138,4 +1138,5 @@ def test_a_session_that_the_workbench_starts_has_run_once_and_left_nothing(
     changed: Path, tmp_path: Path
 ) -> None:
     version = ck.open_table(changed).version
-    assert run_python("-c", WARM, str(changed), TMPDIR=str(tmp_path)).stdout == f"arrow True False {version}\n"
+    said = run_python("-c", WARM, str(changed), TMPDIR=str(tmp_path)).stdout
+    assert said == f"arrow True False {version}\n"
