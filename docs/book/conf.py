@@ -64,6 +64,8 @@ html_theme_options = {
     "use_download_button": False,
     "repository_url": pages.REPOSITORY,
     "use_repository_button": True,
+    # The side bar has a search; without a second one the bar above the page is empty, and takes no room.
+    "navbar_persistent": [],
 }
 linkcheck_timeout = 20
 
