@@ -241,7 +241,19 @@ def checkpoint_sources(store: Store, files: Sequence[LogFile]) -> list[Source]:
     return own + list(store.at_once(lambda found: ParquetSource(store, *found), sidecars))
 
 
-_block = lru_cache(_MOST_BLOCKS)(JsonSource)
+@lru_cache(_MOST_BLOCKS)
+def _kept(store: Store, first: LogFile) -> dict[tuple[LogFile, ...], JsonSource]:
+    return {}
+
+
+def _block(store: Store, files: tuple[LogFile, ...]) -> JsonSource:
+    kept = _kept(store, files[0])
+    if (source := kept.get(files)) is None:
+        source = JsonSource(store, files)
+        # The last block grows with each commit: what it was before isn't needed any more.
+        kept.clear()
+        kept[files] = source
+    return source
 
 
 def commit_sources(store: Store, files: Sequence[LogFile]) -> list[JsonSource]:

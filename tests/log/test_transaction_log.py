@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from compaction_kit import open_table
 from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.log import TransactionLog
+from compaction_kit.log.sources import JsonSource
 from tests import checkpoints, deltas_view, folders, handmade
 from tests.conftest import CopyOf, SetConf
 from tests.releases import since_delta
@@ -192,6 +194,19 @@ def test_times_of_files_count_only_before_the_first_in_commit_timestamp(tmp_path
     for version in range(2):
         os.utime(handmade.commit_path(tmp_path, version), (start / 1000, start / 1000 + version))
     assert [found(millis) for millis in (0, 999, 1_000, 1_999, 2_000, 4_000)] == [0, 0, 1, 1, 2, 4]
+
+
+def test_a_commit_more_leaves_one_copy_of_the_others_in_memory(tmp_path: Path) -> None:
+    log = open_table(handmade.write_log(tmp_path, [handmade.add("f0")])).log
+
+    def kept() -> int:
+        assert log.lifetimes()[1].num_rows == log.segment().version + 1
+        gc.collect()
+        return sum(isinstance(one, JsonSource) for one in gc.get_objects())
+
+    before = kept()
+    handmade.write_commit(tmp_path, 1, [handmade.add("f1")])
+    assert kept() == before
 
 
 def test_what_a_process_read_before_does_not_change_what_a_version_is_read_from(tmp_path: Path) -> None:
