@@ -13,11 +13,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyspark
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from compaction_kit.active import active_spark
@@ -155,7 +157,10 @@ def _answering(spark: SparkSession) -> SparkSession:
 
 
 def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
-    scratch, log = _scratch_folder()
+    if SparkContext._gateway is None:
+        # Otherwise the process's Java goes on, in the folder that it has.
+        _scratch_folder.cache_clear()
+    scratch, log = _scratch_folder(os.getpid())
     try:
         from delta import configure_spark_with_delta_pip
     except ImportError:
@@ -245,10 +250,11 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
     }
 
 
-def _scratch_folder() -> tuple[Path, BinaryIO]:
-    """Make the folder for Spark's temporary files and its log; delete those of processes that have ended.
+@cache
+def _scratch_folder(process: int) -> tuple[Path, BinaryIO]:
+    """Make a process's folder for Spark's temporary files and log; delete those of processes that have ended.
 
-    This process and its Java hold a lock on the log while one of them runs, in whatever container.
+    The process and its Java hold a lock on the log while one of them runs, in whatever container.
     """
     place = Path(tempfile.gettempdir())
     for folder in place.glob(f"{_SCRATCH}*"):
@@ -263,13 +269,13 @@ def _scratch_folder() -> tuple[Path, BinaryIO]:
     folder = new.rename(place / f"{_SCRATCH}{new.name.rpartition('-')[2]}")
     # Open, and so locked, for as long as the folder is there.
     atexit.register(log.close)
-    atexit.register(_remove, folder, os.getpid())
+    atexit.register(_remove, folder, process)
     return folder, log
 
 
-def _remove(folder: Path, owner: int) -> None:
+def _remove(folder: Path, process: int) -> None:
     # A process that this one has forked ends too.
-    if os.getpid() == owner:
+    if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -122,10 +122,12 @@ say(get_spark)
 """
 ENDED = """
 table = open_table(os.environ["TABLE"], get_spark({"spark.master": "local[1]"}))
+place = table.spark.conf.get("spark.local.dir")
 table.spark.sparkContext.stop()
 assert active_spark() is None
 plan = table.plan_compaction()
 print(plan.run().verified, table.spark is get_spark())
+assert table.spark.conf.get("spark.local.dir") == place
 gateway = table.spark.sparkContext._gateway
 java = gateway.proc
 if os.environ["OWN"] == "no":
