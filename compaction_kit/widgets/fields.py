@@ -69,7 +69,7 @@ def set_by_choice(state: HasTraits, name: str, widget: w.Dropdown) -> None:
 class Slider(anywidget.AnyWidget):
     """A slider over whole numbers: the browser's own, as ipywidgets' have no label for screen readers."""
 
-    _esm = parts.FOLDER / "slider.js"
+    _esm = parts.script("slider.js")
     label = Unicode("", help="What is chosen").tag(sync=True)
     value = Int(0, help="The chosen number").tag(sync=True)
     min = Int(0, help="Its left end").tag(sync=True)
@@ -132,7 +132,7 @@ class Grid(anywidget.AnyWidget):
     key of a row's first cell is its name.
     """
 
-    _esm = parts.FOLDER / "grid.js"
+    _esm = parts.script("grid.js")
     label = Unicode("", help="What is listed").tag(sync=True)
     columns = List(Unicode(), help="The headings").tag(sync=True)
     rows = List(List(), help="The cells of each row of the page").tag(sync=True)

@@ -77,8 +77,9 @@ class Page(w.VBox):
             job.cancel()
         self._place = None
         for widget in parts.within(self.children):
-            widget.close()
+            _close(widget)
         super().close()
+        self.layout.close()
 
     def _ipython_display_(self) -> None:
         for job in self.state.jobs:
@@ -89,7 +90,11 @@ class Page(w.VBox):
         if hasattr(get_ipython(), "kernel"):
             for widget in parts.within(self.children):
                 if names := [name for name in _SEEN if widget.has_trait(name)]:
-                    widget.observe(lambda _: self.keeping.start_next(self._keep), names)
+                    # By one method, which traitlets calls once, however often the page is shown.
+                    widget.observe(self._on_seen, names)
+
+    def _on_seen(self, _: object) -> None:
+        self.keeping.start_next(self._keep)
 
     def _keep(self, job: Job) -> None:
         """Make the still again, a second later, so that a notebook that is saved has what is on screen."""
@@ -105,6 +110,14 @@ class Page(w.VBox):
 
     def _grey(self, _: object = None) -> None:
         (self.add_class if self.state.opened.pending else self.remove_class)("ck-pending")
+
+
+def _close(widget: w.DOMWidget) -> None:
+    """Close a widget, and what ipywidgets keeps for it."""
+    widget.close()
+    for name in ("layout", "style"):
+        if widget.has_trait(name):
+            getattr(widget, name).close()
 
 
 class PartPage(Page):

@@ -19,8 +19,8 @@ from compaction_kit.storage import is_folder
 from compaction_kit.text import Html, element, folded, format_size, joined, parse_size, prose, shown
 from compaction_kit.widgets.job import Job, same, sentence_of
 
-FOLDER = Path(__file__).parent
-STYLE = element("style", Html(as_css() + (FOLDER / "workbench.css").read_text(encoding="utf-8")))
+_FOLDER = Path(__file__).parent
+STYLE = element("style", Html(as_css() + (_FOLDER / "workbench.css").read_text(encoding="utf-8")))
 # Of a job or a field, what a part shows.
 _DRAWN = ("status", "answer", "value")
 _KINDS = ("text", "hint", "error", "warning", "good")
@@ -265,17 +265,22 @@ def fold(when: Callable[[], object], **places: w.Widget) -> w.Accordion:
     return live(w.Accordion(list(places.values()), titles=tuple(places)), when)
 
 
+def script(name: str) -> str:
+    """Return the text of a script: for a path, anywidget would keep each widget for ever."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
 class CopyButton(anywidget.AnyWidget):
     """A button that puts a text into the clipboard."""
 
-    _esm = FOLDER / "copy.js"
+    _esm = script("copy.js")
     text = Unicode("", help="The text").tag(sync=True)
 
 
 class Keys(anywidget.AnyWidget):
     """Lets keys use the page's controls, accordions too; it sends a message once the page is on screen."""
 
-    _esm = FOLDER / "keys.js"
+    _esm = script("keys.js")
     tips = Dict(help="The tooltip of each field, by the first class that it was given").tag(sync=True)
 
 
