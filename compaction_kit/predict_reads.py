@@ -27,6 +27,7 @@ from compaction_kit import plots
 from compaction_kit.arrow.job import partition_values
 from compaction_kit.arrow.stats import data_leaves, merge_stats
 from compaction_kit.errors import InvalidArgumentError, reason_of
+from compaction_kit.execute.delta import forget
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.files import Files
@@ -151,8 +152,11 @@ def predict_reads(
                     step((number + 1) / (len(plans) + 2), f"Planning the query on a scratch log: {name}")
                     folder = Path(scratch) / str(number)
                     _write_log(folder, plan.source, adds)
-                    frame = spark.read.format("delta").load(uri(folder))
-                    found = _opened(parsed, frame, version, uri(folder))
+                    try:
+                        frame = spark.read.format("delta").load(uri(folder))
+                        found = _opened(parsed, frame, version, uri(folder))
+                    finally:
+                        forget(spark, folder)
                     if number:
                         rows.append(_row(name, adds, found))
                     elif found != files:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from compaction_kit.compat import changes_from, java_class, session_class, snapshot_at
+from compaction_kit.compat import changes_from, has_jvm, java_class, session_class, snapshot_at
 from compaction_kit.errors import StalePlanError
 from compaction_kit.log.listing import LOG_FOLDER
 from compaction_kit.sql import uri
@@ -158,6 +158,13 @@ def _delta_log(spark: SparkSession, table: str) -> Any:
     return java_class(spark, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, table)
 
 
+def forget(spark: SparkSession, folder: Path) -> None:
+    """Let Delta drop what it keeps of a scratch table for an hour: some MiB of Java's memory."""
+    if has_jvm(spark):
+        path = java_class(spark, "org.apache.hadoop.fs.Path")(uri(folder))
+        java_class(spark, f"{_DELTA}.DeltaLog").invalidateCache(spark._jsparkSession, path)
+
+
 def _parsed(spark: SparkSession, actions: Iterable[str]) -> Any:
     """Convert actions from JSON by one call into the JVM: Delta reads a scratch log."""
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
@@ -169,4 +176,7 @@ def _parsed(spark: SparkSession, actions: Iterable[str]) -> Any:
             checksum = _CHECKSUM | {"protocol": _PROTOCOL, "metadata": _METADATA}
             (log / f"{version:020d}.crc").write_text(json.dumps(checksum))
         delta_log = _delta_log(spark, uri(Path(scratch)))
-        return changes_from(spark, delta_log, 1, _nothing(spark)).next()._2()
+        try:
+            return changes_from(spark, delta_log, 1, _nothing(spark)).next()._2()
+        finally:
+            forget(spark, Path(scratch))
