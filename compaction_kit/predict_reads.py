@@ -182,7 +182,7 @@ def _plans(plan: BinPlan, query: Query) -> dict[str, BinPlan]:
         return {"by this plan": plan}
     others = (INGEST, *map(order_by, _columns(plan, query)))
     orders = {"by OPTIMIZE": SIZE} | {layout_of(order): order for order in others}
-    plans = {name: BinPlan.of(plan.planner, plan.thresholds, order=order) for name, order in orders.items()}
+    plans = {name: plan.in_order(order) for name, order in orders.items()}
     return plans | ({} if plan.budget is None else {"by this plan": plan})
 
 

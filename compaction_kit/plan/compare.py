@@ -92,7 +92,7 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
             f"{which} bounds in the stats of the files, so queries can't be compared; write stats first."
         )
     orders = (SIZE, INGEST, order_by(name))
-    plans = {layout_of(order): BinPlan.of(plan.planner, plan.thresholds, order=order) for order in orders}
+    plans = {layout_of(order): plan.in_order(order) for order in orders}
     plans |= {} if plan.budget is None else {"this plan": plan}
     nothing = np.array([], np.int64)
     layouts = {"now": Packing(nothing, nothing, nothing)}

@@ -74,8 +74,8 @@ def _explain_packing(plan: BinPlan) -> list[str]:
         bins += bin_limit(plan) + _spread(plan)
         order = first.get(plan.order, f"in order of {plan.order}")
         lines.append(f"Of these, {plan.num_files_removed:,} fill {bins}, {order}.")
-        if (size := limits.output_file_size) is not None:
-            times = f"about {format_factor(limits.max_file_size / size)} times"
+        if limits.max_file_size > limits.target_file_size:
+            times = f"about {format_factor(limits.max_file_size / limits.target_file_size)} times"
             lines.append(f"Bins are {times} as large as the new files, because rewriting shrinks the data.")
     lines += _left_out(plan, selected)
     if limits.batch_size is not None:
@@ -242,9 +242,9 @@ def bin_limit(plan: BinPlan) -> str:
     if plan.zorder_by:
         return ""
     predicted = "" if plan.order == SIZE else " with a predicted output"
-    output = plan.thresholds.output_file_size
-    about = f" (files of about {format_size(output)})" if output is not None else ""
-    return f"{predicted} of at most {format_size(plan.thresholds.max_file_size)}{about}"
+    most, target = plan.thresholds.max_file_size, plan.thresholds.target_file_size
+    about = f" (files of about {format_size(target)})" if most > target else ""
+    return f"{predicted} of at most {format_size(most)}{about}"
 
 
 @dataclass(frozen=True)

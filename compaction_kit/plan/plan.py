@@ -78,6 +78,13 @@ class BinPlan(Plan):
         columns = tuple(zorder_by)
         return cls(planner, thresholds, where, order, budget, columns, unbounded, packed, full, **more)
 
+    def in_order(self, order: str) -> "BinPlan":
+        """Plan the same files with the same thresholds in another order, without a budget."""
+        limits = self.thresholds
+        if limits.output_file_size is not None:
+            limits = self.planner.for_outputs(limits, order)
+        return BinPlan.of(self.planner, limits, order=order)
+
     @cached_property
     def full_outcome(self) -> Outcome:
         """Predicted outputs, with those of batches that are not committed because they have no rows."""

@@ -125,16 +125,16 @@ class Planner:
         return self.packer(order).pack(small | deleted, capacity)
 
     def for_outputs(self, thresholds: Thresholds, order: str) -> Thresholds:
-        """Return thresholds with bins that become files of `max_file_size`, by the model of output sizes.
+        """Return thresholds with bins that become files of the target size, by the model of output sizes.
 
-        The same, if bins are filled by the size of the output anyway, or no partition fills one.
+        Bins are of that size, if they are filled by the size of the output anyway, or no partition fills one.
         """
-        size, (small, _) = thresholds.max_file_size, candidates(self.files, thresholds)
-        if order != SIZE or self.largest_bin <= size or not small.any():
-            return thresholds
-        shrink = self.files.sizes[small].sum() / max(self.model.weights[small].sum(), 1)
-        most = max(int((size - self.model.overhead) * shrink), size)
-        return replace(thresholds, max_file_size=most, output_file_size=size if most > size else None)
+        size, (small, _) = thresholds.target_file_size, candidates(self.files, thresholds)
+        most = size
+        if order == SIZE and self.largest_bin > size and small.any():
+            shrink = self.files.sizes[small].sum() / max(self.model.weights[small].sum(), 1)
+            most = max(int((size - self.model.overhead) * shrink), size)
+        return replace(thresholds, max_file_size=most, output_file_size=size)
 
     def _make_packer(self, order: str) -> Packer:
         files, groups = self.files, self.groups

@@ -31,7 +31,7 @@ class Thresholds:
 
     See `Table.plan_compaction` for the first four. `max_records_per_file` is Spark's
     spark.sql.files.maxRecordsPerFile, 0 for no limit; `output_file_size` the predicted bytes of the file that
-    a full bin becomes, if `max_file_size` was computed for it.
+    a full bin becomes, if that was chosen, and `max_file_size` computed for it.
     """
 
     min_file_size: int = GIB

@@ -185,26 +185,33 @@ class WorkbenchState(Changes):
         with self.changing:
             if change.name == "min_file_size":
                 self._chosen_min = self.min_file_size
-            elif change.name in ("max_file_size", "by_output") and self.max_file_size and self._chosen_min:
-                # As `Table.plan_compaction` does: the minimum is lowered as long as it is above the maximum,
-                # or above half of the size of new files.
-                chosen, most = self._chosen_min, self.max_file_size
-                if self.by_output and self.table and most != self.table.thresholds().max_file_size:
-                    most = max(most // 2, 1)
-                self.min_file_size = min(chosen, most)
-                self._chosen_min = chosen
+            elif change.name in ("max_file_size", "by_output"):
+                self._lower_minimum()
             opened = self.opened
             if opened.planner is not None and not opened.pending and opened.inputs != self.inputs:
                 self.opened = opened.planned(self.inputs)
 
+    def _lower_minimum(self) -> None:
+        # As `Table.plan_compaction` does: as long as it is above the maximum, or above half of the size of
+        # new files, which bins of another order are filled by.
+        chosen, most = self._chosen_min, self.max_file_size
+        if not chosen or not most or self.table is None:
+            return
+        if self.order != SIZE or (self.by_output and most != self.table.thresholds().max_file_size):
+            most = max(most // 2, 1)
+        self.min_file_size = min(chosen, most)
+        self._chosen_min = chosen
+
     @observe("where", "order")
-    def reload(self, _: object = None) -> None:
+    def reload(self, change: Any = None) -> None:
         """Read the table again, in the background, and plan it."""
         with self.changing:
             if self.table is None:
                 return
             self._num_reads += 1
             self.opened = replace(self.opened, pending=True)
+            if change is not None and change.name == "order":
+                self._lower_minimum()
             self.loading.start_next(partial(self._load, self.table, self.where, self._num_reads))
 
     def _load(self, table: Table, where: str, number: int, job: Job) -> None:

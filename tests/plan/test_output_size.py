@@ -59,7 +59,12 @@ def test_where_no_bin_is_full_and_in_another_order_it_is_the_target_size(flights
     table = open_table(flights)
     for order, size in (("size", "128 MiB"), ("ingest", "512 KiB")):
         limits = table.plan_compaction(output_file_size=size, order=order).thresholds
-        assert (limits.max_file_size, limits.output_file_size) == (parse_size(size), None)
+        assert limits.max_file_size == limits.output_file_size == parse_size(size)
+    # Other layouts don't depend on the order of the plan.
+    plans = [table.plan_compaction(output_file_size="512 KiB", order=order) for order in ("size", "ingest")]
+    first, second = (plan.compare("distance").layouts for plan in plans)
+    assert first.equals(second)
+    assert plans[1].in_order("size").thresholds == plans[0].thresholds != plans[1].thresholds
     with pytest.raises(InvalidArgumentError, match="give one of them"):
         table.plan_compaction(output_file_size="1 MiB", max_file_size="2 MiB")
     with pytest.raises(InvalidArgumentError, match="output_file_size"):

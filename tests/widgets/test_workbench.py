@@ -171,6 +171,24 @@ def test_the_target_is_the_size_of_new_files_or_of_a_bin(bench: Workbench) -> No
     assert "max_file_size='8 KiB'" in plan_code(bench.state)
 
 
+@pytest.mark.parametrize("target", ["", "8 KiB", "1 MiB"])
+def test_in_another_order_the_lines_of_python_make_the_same_plan(bench: Workbench, target: str) -> None:
+    show(bench, "Plan")
+    at(bench, "ck-max").field.value = target or at(bench, "ck-max").field.value
+    before = at(bench, "ck-min").field.value
+    at(bench, "ck-order").value = "ingest"
+    settle(bench)
+    plan, names = plan_of(bench), {"ck": ck}
+    exec(plan_code(bench.state), names)
+    assert names["plan"].order == plan.order == "ingest"
+    assert names["plan"].thresholds == plan.thresholds
+    # What it makes isn't selected again.
+    assert 2 * plan.thresholds.min_file_size == plan.thresholds.target_file_size
+    at(bench, "ck-order").value = "size"
+    settle(bench)
+    assert at(bench, "ck-min").field.value == before
+
+
 def test_a_condition_that_waits_for_spark_says_so(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     show(bench, "Plan")
     with monkeypatch.context() as patched, held(bench.state.loading):
@@ -274,7 +292,7 @@ def test_the_lines_of_python_make_the_same_plan_and_run_it(own_bench: Workbench,
     at(bench, "ck-strategy").value = "arrow"
     assert "plan.run(strategy=&#x27;arrow&#x27;, progress=True)" in bench.code.value
     show(bench, "Plan")
-    assert "max_file_size='8 KiB', order='ingest', budget='20 KiB'" in bench.copy.text
+    assert "output_file_size='8 KiB', order='ingest', budget='20 KiB'" in bench.copy.text
     scope: dict[str, object] = {}
     exec(bench.copy.text, scope)
     assert repr(scope["plan"]) == repr(bench.state.plan)
