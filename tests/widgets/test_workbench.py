@@ -1,5 +1,6 @@
 """State to views and back; the browser's tests do the rest."""
 
+import gc
 import html
 import importlib
 import os
@@ -7,6 +8,7 @@ import re
 import shutil
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -784,6 +786,21 @@ def test_a_closed_workbench_leaves_no_work_and_no_widget(bench: Workbench) -> No
     assert bench.state.running.status == "cancelled"
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("Job")]
     assert bench.rail.comm is None
+
+
+def test_a_closed_page_is_forgotten_with_its_table(folder: Path) -> None:
+    # The first one makes what all of them share.
+    for _ in range(2):
+        before = len(w.widget._instances)
+        page = ck.widgets.plan(folder / "nested" / "b")
+        page.state.loading.wait(SECONDS)
+        assert page.state.plan is not None
+        state = weakref.ref(page.state)
+        page.close()
+        del page
+        gc.collect()
+    assert state() is None
+    assert len(w.widget._instances) == before
 
 
 @pytest.mark.usefixtures("spark")
