@@ -163,8 +163,8 @@ class FilesByVersion:
         is_latest = (self.versions == self.latest) & (not superseded)
         conditions = {
             LOG_GONE: ~self.has_commit,
-            BLOCKED: is_old & ~is_latest & self.handle.goes_by(GUARD),
             MISSING: self.count(missing) > 0,
+            BLOCKED: is_old & ~is_latest & self.handle.goes_by(GUARD),
         }
         return np.select([*conditions.values()], [*conditions], default=YES).astype(object)
 

@@ -201,18 +201,18 @@ def read_versions(handle: Handle) -> pa.Table:
 
     Returns:
         version (int64), timestamp (the commit time for time travel) and operation (string), null without a
-        commit. readable (string) is "yes", "blocked" (by Delta's guard), "missing files" or "log gone" (the
-        log lacks commits); num_missing (int64) counts the needed files that aren't on disk. readable_until
-        (timestamp) is when VACUUM may delete the first needed file, or when the guard blocks the version;
-        null if neither happens, or if it can't be read. same_content_as (int64) is the lowest other version
-        known to have the same rows and columns, same_content_by (string) how that is known: "identical
-        files"; "proved", because a run of this kit left the fingerprint of the rows in the commit, or this
-        Table ran OPTIMIZE and compared the rows; "row counts agree", for other commits by OPTIMIZE, REORG
-        or this kit. read_instead (int64) is the latest readable version with the same content, if the
-        version can't be read. num_added, num_removed, bytes_added, bytes_removed (int64) and data_change
-        (bool) are of the commit; records_change (int64) is by how many rows it changed the table, null
-        without statistics or if the log lacks the version before. num_files (int64) counts the live files,
-        null if the version can't be read from the log.
+        commit. readable (string) is "yes", "blocked" (by Delta's guard, though its files are there), "missing
+        files" or "log gone" (the log lacks commits); num_missing (int64) counts the needed files that aren't
+        on disk. readable_until (timestamp) is when VACUUM may delete the first needed file, or when the guard
+        blocks the version; null if neither happens, or if it can't be read. same_content_as (int64) is the
+        lowest other version known to have the same rows and columns, same_content_by (string) how that is
+        known: "identical files"; "proved", because a run of this kit left the fingerprint of the rows in the
+        commit, or this Table ran OPTIMIZE in one commit and compared the rows; "row counts agree", for other
+        commits by OPTIMIZE, REORG or this kit. read_instead (int64) is the latest readable version with the
+        same content, if the version can't be read. num_added, num_removed, bytes_added, bytes_removed (int64)
+        and data_change (bool) are of the commit; records_change (int64) is by how many rows it changed the
+        table, null without statistics or if the log lacks the version before. num_files (int64) counts the
+        live files, null if the version can't be read from the log.
     """
     needs = read_files_by_version(handle)
     commits, statuses, until = needs.commits, needs.statuses(), _readable_until(needs)

@@ -105,6 +105,12 @@ def test_the_guard_blocks_all_but_the_latest(tmp_path: Path, confs: SetConf) -> 
     for version, days in ((0, 8), (1, 6)):
         age_file(handmade.commit_path(table, version), days)
     assert column(table, "readable") == ["blocked", "yes", "yes"]
+    # What the guard refuses, and nobody can read without it either, has lost its files.
+    lost = written(tmp_path / "lost", [add("a")], [handmade.remove("a"), add("b")])
+    age_file(handmade.commit_path(lost, 0), 8)
+    assert column(lost, "readable") == ["blocked", "yes"]
+    (lost / "a").unlink()
+    assert column(lost, "readable") == ["missing files", "yes"]
     # b and c are live, so that nothing but the guard ends version 1.
     ends = column(table, "timestamp")[1] + timedelta(days=7)
     assert column(table, "readable_until") == [None, ends, None]
