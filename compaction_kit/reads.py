@@ -17,6 +17,8 @@ from pyspark.sql import functions as F
 from compaction_kit import plots
 from compaction_kit.compat import compute, has_jvm
 from compaction_kit.errors import InvalidArgumentError, RunFailedError, reason_of
+from compaction_kit.execute.jobs import session_confs
+from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.query import MISSING_FILE, SPARK_ERRORS, ParsedQuery, Query, parse_query, with_table
 from compaction_kit.records import Record
 from compaction_kit.retention import GUARD
@@ -164,7 +166,8 @@ def measure_reads(
         raise InvalidArgumentError(f"before={before} and after={after} are the same version: give two.")
     named = {"before": parse_count(before, "before", 0), "after": parse_count(after, "after", 0)}
     store, repeats = open_store(table), parse_count(repeats, "repeats")
-    with quiet_errors():
+    # A version whose files exist can be read, however old it is.
+    with quiet_errors(), session_confs(spark, ANY_VERSION):
         frames = {version: frame_at(spark, table, version, name) for name, version in named.items()}
         parsed = parse_query(spark, with_table(query, store, str(table)))
         reads = [prepare_read(parsed, frame, version) for version, frame in frames.items()]

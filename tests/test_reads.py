@@ -148,14 +148,13 @@ def test_a_version_that_can_t_be_read_any_more_says_why(
     version = spark.read.format("delta").option("versionAsOf", 0).load(str(copied))
     file = version.where("id < 3").inputFiles()[0]
     Path(file.removeprefix("file:")).unlink()
+    # Delta's guard refuses so old a version, which can be measured all the same.
+    os.utime(handmade.commit_path(copied, 0), (1e9, 1e9))
+    deltas_view.forget(spark)
     with pytest.raises(InvalidArgumentError, match="version 0 can't be read any more"):
         measured(spark, copied, "id < 3")
     # What needs other files can be measured.
     assert not by_night or measured(spark, copied, "id > 500").same_result
-    os.utime(handmade.commit_path(copied, 0), (1e9, 1e9))
-    deltas_view.forget(spark)
-    with pytest.raises(InvalidArgumentError, match=r"before=0 is older than .*deletedFileRetentionDuration"):
-        measured(spark, copied, "id < 3")
 
 
 @pytest.mark.parametrize(

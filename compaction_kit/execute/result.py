@@ -11,8 +11,6 @@ import pyarrow as pa
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.execute.commits import Commit, removed_paths
-from compaction_kit.execute.jobs import session_confs
-from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.execute.work import TIMELINE, Run, Strategy
 from compaction_kit.files import Files
 from compaction_kit.handle import Handle
@@ -205,8 +203,6 @@ def _measure_reads(handle: Handle, before: int, after: int, query: "Query", repe
     from compaction_kit.query import with_table
     from compaction_kit.reads import measure_reads
 
-    # The files of both versions exist, however old the version before is.
+    named = with_table(query, handle.store, handle.name)
     # The session of the run may have been stopped since.
-    with session_confs(handle.spark, ANY_VERSION):
-        named = with_table(query, handle.store, handle.name)
-        return measure_reads(handle.spark, handle.store.root, before, after, named, repeats)
+    return measure_reads(handle.spark, handle.store.root, before, after, named, repeats)
