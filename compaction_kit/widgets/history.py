@@ -124,6 +124,10 @@ def history_part(state: WorkbenchState) -> Part:
         return past() and (plots.lifetimes, past().lives, past().versions, shown())
 
     def records() -> tuple[Any, ...]:
+        if past():
+            # It may be of the version before a run, if this part isn't on screen.
+            _ask(state, with_actions=False)
+            state.reading.wait()
         figures = (lifetimes(), (plots.readability, past().versions)) if past() else ()
         return (sentence() or None, *(draw(*tables) for draw, *tables in figures))
 

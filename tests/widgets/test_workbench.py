@@ -401,6 +401,23 @@ def test_what_was_not_done_as_planned_is_no_good_news(bench: Workbench) -> None:
         assert f"ck-{other}" not in outcome._dom_classes
 
 
+def test_a_report_right_after_a_run_has_the_history_of_then(
+    own_bench: Workbench, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bench = own_bench
+    open_table(bench, own / "b")
+    show(bench, "History")
+    show(bench, "Run")
+    at(bench, "ck-run").click()
+    settle(bench)
+    click(bench, "ck-export")
+    (page,) = tmp_path.glob("b-v11.html")
+    text = page.read_text()
+    assert "Version 11 of" in text
+    assert "All 12 versions can be read" in text
+
+
 _REPRS = re.compile(r"object at 0x|DataFrame\[|<class |\b[A-Z]\w*(?:Plan|Result|Table|Survey|Log|Files)\(")
 
 
