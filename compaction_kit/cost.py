@@ -117,11 +117,17 @@ class Cost(Record):
         both = f"{format_size(self.bytes_read)} → about {format_size(self.bytes_written)}"
         return {"bytes": both, "takes": str(self), "predicted from": self.basis}
 
-    def __str__(self) -> str:
-        run, proof = format_range(*self.seconds), format_range(*self.proof_seconds)
-        text = f"about {run}, and {proof} for its proof; about {format_size(self.memory)} of memory"
-        asked = f"about {self.requests:,} requests to the store and {self.proof_requests:,} for the proof"
-        return f"{text}, {asked}" if self.requests else text
+    def in_words(self, verify: bool = True) -> str:
+        """Say what the run takes, and its proof, if there is one."""
+        if not self.files_read:
+            return "no time, as there is nothing to do"
+        text = f"about {format_range(*self.seconds)}"
+        text += f", and {format_range(*self.proof_seconds)} for its proof" if verify else ""
+        asked = f", about {self.requests:,} requests to the store" if self.requests else ""
+        asked += f" and {self.proof_requests:,} for the proof" if asked and verify else ""
+        return f"{text}; about {format_size(self.memory)} of memory{asked}"
+
+    __str__ = in_words
 
 
 @dataclass(frozen=True)
@@ -190,7 +196,9 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
         sample=None if is_known else _sample(plan, may_read),
     )
     sums = plan.num_files_removed, plan.bytes_removed, plan.num_files_added, plan.bytes_added
-    return _predict(sums, strategy, not is_local, work)
+    found = _predict(sums, strategy, not is_local, work)
+    nothing = (0.0, 0.0)
+    return replace(found, seconds=nothing, proof_seconds=nothing, memory=0) if plan.is_empty else found
 
 
 def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work: _Work) -> Cost:

@@ -85,7 +85,7 @@ class FileStats(Record):
             "median": format_size(self.median_size_bytes),
             "largest": format_size(self.max_size_bytes),
             "log to read": f"{format_size(self.log_bytes)}, including "
-            f"{format_count(self.num_commits, 'commit')} after the checkpoint",
+            f"{format_count(self.num_commits, 'commit')} not in a checkpoint",
             "tombstones": f"{format_files(self.num_tombstones, self.tombstoned_bytes)}, "
             f"{format_size(self.reclaimable_bytes)} past the retention",
         }

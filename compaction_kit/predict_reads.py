@@ -164,10 +164,9 @@ def predict_reads(
         except (InvalidArgumentError, *SPARK_ERRORS) as error:
             why = str(error) if isinstance(error, InvalidArgumentError) else f"{reason_of(error)}."
             rows, unpredicted = rows[:1], f"Other layouts can't be predicted for this query: {why}"
-    if plan.clustered_by:
-        unpredicted = (
-            "Other layouts can't be predicted, because OPTIMIZE sorts the rows of a clustered table."
-        )
+    if plan.sorts_rows:
+        of = "of a clustered table" if plan.clustered_by else f"in Z-order by {', '.join(plan.zorder_by)}"
+        unpredicted = f"Other layouts can't be predicted, because OPTIMIZE sorts the rows {of}."
     elif len(rows) == 1 and not unpredicted:
         unpredicted = "With these thresholds a compaction rewrites nothing, so no other layout is predicted."
     table = pa.table(list(map(list, zip(*rows, strict=True))), _LAYOUTS)
@@ -176,7 +175,7 @@ def predict_reads(
 
 def _plans(plan: BinPlan, query: Query) -> dict[str, BinPlan]:
     """Return the plans that make other layouts, by the name of the layout."""
-    if plan.clustered_by:
+    if plan.sorts_rows:
         return {}
     if plan.is_purge:
         return {"by this plan": plan}

@@ -166,7 +166,8 @@ def format_factor(factor: float) -> str:
 def format_change(before: float, after: float) -> str:
     """Format two sizes and their ratio, unless it is about 1: "547 KiB → 1.8 MiB, 3.4 times as much"."""
     factor = after / before if before else 1.0
-    times = f"{factor:.0%}".replace("%", " %") if factor < 1 else f"{format_factor(factor)} times"
+    share = f"{factor:.0%}".replace("%", " %") if factor >= 0.01 else "less than 1 %"
+    times = share if factor < 1 else f"{format_factor(factor)} times"
     ratio = "" if 0.95 < factor < 1.05 else f", {times} as much"
     return f"{format_size(before)} → {format_size(after)}{ratio}"
 

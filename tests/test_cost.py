@@ -106,8 +106,10 @@ def test_a_price_is_of_bytes_and_of_time() -> None:
 def test_a_cost_says_what_it_is_of() -> None:
     assert re.fullmatch(r"about .* for its proof; about .* of memory", str(predict_cost(9, 3 * MIB, 2, MIB)))
     stored = predict_cost(100, 3 * MIB, 10, 2 * MIB, remote=True)
-    requests = f"about {stored.requests} requests to the store and {stored.proof_requests} for the proof"
-    assert requests in str(stored)
+    requests = f"about {stored.requests} requests to the store"
+    assert f"{requests} and {stored.proof_requests} for the proof" in str(stored)
+    assert stored.in_words(verify=False).endswith(requests)
+    assert "proof" not in stored.in_words(verify=False)
     assert "amounts" not in stored.to_dict()
 
 
@@ -164,7 +166,8 @@ def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Pa
     assert table.plan_compaction(zorder_by=["id"]).cost.strategy == "optimize, sorting"
     empty = table.plan_compaction()
     assert empty.run().predicted is None
-    assert (empty.cost.files_read, empty.cost.bytes_read) == (0, 0)
+    assert (empty.cost.files_read, empty.cost.bytes_read, empty.cost.total()) == (0, 0, (0, 0))
+    assert str(empty.cost) == "no time, as there is nothing to do"
 
 
 def spin(over: threading.Event) -> None:

@@ -88,6 +88,14 @@ def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_
     assert (num_files["now"], num_files["by this plan"]) == (24, plan.num_files_after + 16)
     assert "predictions" in prediction.explain()
     assert prediction.facts()["now"] == "1 of 24 files, 2.6 KiB"
+    # Delta would keep each scratch log in memory for an hour.
+    cached = spark.sparkContext._jsc.getPersistentRDDs
+    before = cached().size()
+    sorts = open_table(shaped, spark).plan_compaction(zorder_by=["id", "value"])
+    unpredicted = "can't be predicted, because OPTIMIZE sorts the rows in Z-order by id, value."
+    assert sorts.predict_reads("id < 10").explain().endswith(unpredicted)
+    plan.predict_reads("id < 10")
+    assert cached().size() <= before
 
 
 @pytest.mark.nightly

@@ -122,7 +122,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
         except FileNotFoundError:
             raise InvalidArgumentError(
                 f"Versions {start} and {end} can't be compared, as files that differ are missing: "
-                "leave verify out, or choose versions that can be read."
+                "choose versions that can be read."
             ) from None
         # The same files may have other partition values.
         same = PROVED if len(files) else IDENTICAL

@@ -79,7 +79,9 @@ def _explain_packing(plan: BinPlan) -> list[str]:
             lines.append(f"Bins are {times} as large as the new files, because rewriting shrinks the data.")
     lines += _left_out(plan, selected)
     if limits.batch_size is not None:
-        batches = f"{format_count(plan.num_batches, 'commit')} of at most {format_size(limits.batch_size)}"
+        batches = (
+            f"{format_count(plan.batches.num_rows, 'commit')} of at most {format_size(limits.batch_size)}"
+        )
         lines.append(f"The bins go into {batches}, smallest bins first; a larger bin has its own commit.")
     before = format_files(plan.num_files_removed, plan.bytes_removed)
     become = "becomes" if plan.num_files_removed == 1 else "become"
@@ -95,6 +97,10 @@ def _explain_packing(plan: BinPlan) -> list[str]:
 def _left_out(plan: BinPlan, selected: int) -> list[str]:
     """Say which of the selected files aren't rewritten, and why."""
     lines = []
+    if empty := len(plan.packed.members[0]) - plan.num_files_removed:
+        stay, them = ("stays", "it") if empty == 1 else ("stay", "them")
+        why = f"because no row is left in {them}: OPTIMIZE makes no commit without new files"
+        lines.append(f"{format_count(empty, 'file')} {stay}, {why}.")
     if alone := selected - len(plan.unbounded.members[0]):
         isnt, each = ("isn't", "it") if alone == 1 else ("aren't", "each")
         files = format_count(alone, "file")
@@ -127,8 +133,11 @@ def _explain_purge(plan: BinPlan, to_purge: np.ndarray) -> list[str]:
     dropped = plan.dropped_columns
     lines = [f", {int(to_purge.sum()):,} with deleted rows or dropped columns."]
     if left := int((to_purge & ~plan.is_removed).sum()):
-        why = "REORG packs them by cubes as OPTIMIZE does" if plan.clustered_by else "no row is left in them"
-        lines.append(f"{left:,} of these stay, because {why}.")
+        one = left == 1
+        why = f"no row is left in {'it' if one else 'them'}"
+        if plan.clustered_by:
+            why = f"REORG packs {'it' if one else 'them'} by cubes as OPTIMIZE does"
+        lines.append(f"{left:,} of these {'stays' if one else 'stay'}, because {why}.")
     if plan.is_empty:
         return [*lines, "So there is nothing to do."]
     purged = [format_count(plan.num_deleted_rows, "deleted row")] if plan.num_deleted_rows else []

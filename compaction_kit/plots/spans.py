@@ -123,8 +123,10 @@ def _finding(steps: Sequence[_Step], end: float, with_rest: bool) -> str:
         slots = ""
         if step.name == _REWRITE:
             slots = f" on {format_count(step.num_lanes, 'slot')}"
-            num_bins = len(pc.unique(step.spans["bin_id"].drop_null())) or len(step.spans)
-            took = f"{format_count(num_bins, 'bin')} in {took}"
+            # An overwrite doesn't rewrite bin by bin: its spans are Spark's jobs, which have names.
+            bins, jobs = (len(pc.unique(step.spans[name].drop_null())) for name in ("bin_id", "label"))
+            what = format_count(len(step.spans), "job") if jobs and not bins else ""
+            took = f"{what or format_count(bins or len(step.spans), 'bin')} in {took}"
         share = 100 * step.covered / end if end else 0.0
         shares.append(f"{share:.0f} % {_WORDS.get(step.name, _short(step.name))}{slots}")
     rest = end - sum(step.covered for step in steps)

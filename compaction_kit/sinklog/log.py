@@ -46,7 +46,6 @@ _ADVICE = (
 _INT, _STR, _TIME = pa.int64(), pa.string(), pa.timestamp("ms", "UTC")
 _FILE = {"batch": _INT, "name": _STR, "kind": _STR, "size_bytes": _INT, "modification_time": _TIME}
 _FILES = pa.schema(_FILE | {"num_entries": _INT, "needed": pa.bool_(), "removed_after": _INT})
-_AHEAD = 100
 
 
 def find_sink_logs(root: str | Path) -> list[str]:
@@ -287,9 +286,9 @@ class SinkLog(Record):
         ahead = self.project(num_batches)
         return plots.sink_log(self.files, ahead.batches, ahead.removals, self._growth(ahead))
 
-    def explain(self) -> str:
-        """Explain the log's state and its growth, one sentence or two per line."""
-        ahead = self.project(_AHEAD)
+    def explain(self, num_batches: int = 100) -> str:
+        """Explain the log's state, and its growth in the next batches, one sentence or two per line."""
+        ahead = self.project(num_batches)
         lines = [
             f"The log of the file {self.kind} {self.name}: batch {self.latest_batch:,}, "
             f"{format_count(self.num_entries, 'entry')}. {self._growth(ahead)}.",
@@ -298,9 +297,10 @@ class SinkLog(Record):
         if self.kind == Kind.SOURCE:
             lines.append("Growth: the log lists every file that the stream has read, without a retention.")
         else:
+            last = ahead.batches.to_pylist()[-1]
             lines.append(
-                f"Growth: about {format_count(ahead.batches['num_live'][-1].as_py(), 'entry')} at batch "
-                f"{self.latest_batch + _AHEAD:,}; each compaction writes all of them again, and each reader "
+                f"Growth: about {format_count(last['num_live'], 'entry')} at batch "
+                f"{last['batch']:,}; each compaction writes all of them again, and each reader "
                 "loads all of them into its driver's memory. The sink's option retention drops old entries; "
                 "a Delta table needs no such log."
             )
@@ -329,7 +329,7 @@ class SinkLog(Record):
         if not len(ahead.compactions):
             return begin
         batch, size = (ahead.compactions[name][-1].as_py() for name in ("batch", "size_bytes"))
-        return f"{begin}; at batch {batch:,} it will be about {format_size(size)}"
+        return f"{begin}; the one of batch {batch:,} will be about {format_size(size)}"
 
     def _cleanup(self) -> str:
         if not self.policy.deletion:

@@ -55,9 +55,8 @@ def verdict_part(state: WorkbenchState) -> Part:
         parts.show_if(sentences.value, sentences)
 
     def code() -> str:
-        table = f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = table.plan_compaction()"
-        imports = ["from compaction_kit.verdict import Verdict"]
-        return parts.python(table, "print(Verdict.of(plan.source, plan))", imports=imports)
+        imports, plan = ["from compaction_kit.verdict import Verdict"], "plan = table.plan_compaction()"
+        return parts.python(open_code(state), plan, "print(Verdict.of(plan.source, plan))", imports=imports)
 
     on, records = (state, state.running, state.measuring), lambda: [state.verdict]
     return Part(sentences, on=on, title="Verdict", code=code, records=records, prepare=draw)
@@ -215,7 +214,12 @@ def plan_code(state: WorkbenchState) -> str:
         given[name] = parts.exact_size(plan.thresholds.target_file_size)
     given |= {"order": None if state.order == SIZE else state.order, "budget": state.budget or None}
     made = parts.call("table.plan_compaction", **given, full=state.full or None)
-    return f"table = ck.open_table({parts.absolute(state.name)!r})\nplan = {made}"
+    return f"{open_code(state)}\nplan = {made}"
+
+
+def open_code(state: WorkbenchState) -> str:
+    """Return the Python line that opens the table."""
+    return f"table = ck.open_table({parts.absolute(state.name)!r})"
 
 
 def query_part(state: WorkbenchState) -> Part:
@@ -240,7 +244,7 @@ def query_part(state: WorkbenchState) -> Part:
         FigureView("ck-prediction-figure", lambda: predicting.value and predicting.value.plot),
         # The first line is the figure's title.
         Text("hint", "prediction", lambda: (p := predicting.value) and p.explain().partition("\n")[2]),
-        Text("hint", "not-run", lambda: _NOT_RUN if predicting.value and not state.result else ""),
+        Text("hint", "not-run", lambda: _NOT_RUN if predicting.value and state.can_run else ""),
         FigureView("ck-reads-figure", lambda: state.reads and state.reads.plot),
         on=[state, state.running, predicting, measuring],
         title="My query",
@@ -259,8 +263,8 @@ def _query_code(state: WorkbenchState) -> str:
     return parts.python(*lines, imports=imports)
 
 
-def _takes(plan: CompactionPlan, strategy: str = "auto") -> list[str]:
-    return [] if plan.is_empty else [f"A run takes {cost_of(plan.handle, plan, strategy)}."]
+def _takes(plan: CompactionPlan, strategy: str = "auto", verify: bool = True) -> list[str]:
+    return [] if plan.is_empty else [f"A run takes {cost_of(plan.handle, plan, strategy).in_words(verify)}."]
 
 
 def run_part(state: WorkbenchState) -> Part:
@@ -283,11 +287,16 @@ def run_part(state: WorkbenchState) -> Part:
     def code() -> str:
         strategy = None if state.strategy == "auto" else state.strategy
         run = parts.call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
-        return parts.python(plan_code(state), f"result = {run}", *restore_code(state, state.before_run))
+        undo = restore_code(state, state.before_run)
+        # The run that is undone is over.
+        lines = [open_code(state), *undo] if undo else [plan_code(state), f"result = {run}"]
+        return parts.python(*lines)
 
     def sentence() -> str:
         plan = state.plan
-        return "\n".join([plan.explain(), *_takes(plan, state.strategy)]) if plan else _no_plan(state)
+        if plan is None:
+            return _no_plan(state)
+        return "\n".join([plan.explain(), *_takes(plan, state.strategy, state.verify)])
 
     undo = restore_box(state, lambda: state.before_run, lambda: "Undo this run …")
     timeline = FigureView("ck-timeline-figure", lambda: done() and done().plot_timeline)

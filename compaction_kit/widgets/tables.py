@@ -28,7 +28,7 @@ _TO_PRACTISE = "to practise on: 336,776 flights in 1,095 small files."
 _SHOWN = ("table", "files", "small", "size", "median file", "after", "fewer files", "last OPTIMIZE")
 _MOST_RECENT = 10
 _FURTHEST, _MOST_FILES, _MOST_TRIED, _MOST_PARTITIONS = 500, 12, 200, 10
-_NO_BOUNDS = "The log has no minimum and maximum of any column: every query opens every file."
+_NO_BOUNDS = "The log has no minimum and maximum of any column, so no file is skipped by its values."
 _LOG_COLUMNS = ("name", "kind", "num_entries", "size_bytes", "needed", "removed_after")
 _NO_LOG = (
     "No stream keeps a log of files under {}. One that writes Parquet, JSON or CSV files keeps it in "
@@ -124,7 +124,7 @@ def files_part(state: WorkbenchState) -> Part:
         return (
             f"The median file has {text.format_size(stats.median_size_bytes)}, the largest "
             f"{text.format_size(stats.max_size_bytes)}. Readers read {text.format_size(stats.log_bytes)} of "
-            f"the log, including {text.format_count(stats.num_commits, 'commit')} after the checkpoint."
+            f"the log, including {text.format_count(stats.num_commits, 'commit')} not in a checkpoint."
         )
 
     def code() -> str:
@@ -263,7 +263,7 @@ def streams_part(state: WorkbenchState) -> Part:
 
     def sentence() -> str:
         if log():
-            return str(log().explain())
+            return str(log().explain(state.ahead))
         return _NO_LOG.format(state.root or "the current folder") if finding.value == [] else ""
 
     def files() -> Any:
@@ -279,7 +279,7 @@ def streams_part(state: WorkbenchState) -> Part:
         on=[state, finding, following],
         title="Streams",
         code=lambda: _streams_code(state),
-        records=lambda: (log().explain(), log().plot(state.ahead)) if log() else (),
+        records=lambda: (log().explain(state.ahead), log().plot(state.ahead)) if log() else (),
         prepare=prepare,
     )
 
@@ -297,4 +297,4 @@ def _streams_code(state: WorkbenchState) -> str:
     if not state.stream:
         return python(f"ck.find_sink_logs({absolute(state.root)!r})")
     log = f"log = ck.sink_log({absolute(state.stream)!r})"
-    return python(log, "print(log.explain())", f"log.plot({state.ahead})")
+    return python(log, f"print(log.explain({state.ahead}))", f"log.plot({state.ahead})")

@@ -1,6 +1,7 @@
 """Plans from logs written by hand; tests/execute holds them against what OPTIMIZE does."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -192,8 +193,13 @@ def test_a_batch_that_leaves_no_row_is_not_committed_and_a_bin_beside_others_add
     counts = [plan.metrics[name] for name in ("numBins", "numFilesRemoved", "numFilesAdded")]
     assert counts == [1, 2, 0]
     rows = (handmade.add(name, 10, {"p": "2"}) for name in "cd")
-    plan = plan_of(files_of(tmp_path / "beside", *no_rows, *rows, p="integer"))
+    files = files_of(tmp_path / "beside", *no_rows, *rows, p="integer")
+    plan = plan_of(files)
     assert (plan.num_bins, plan.num_files_removed, plan.num_files_added) == (2, 4, 1)
+    plan = planned(files, replace(plan.thresholds, batch_size=20))
+    assert (plan.num_bins, plan.batches.num_rows, plan.num_batches) == (1, 1, 2)
+    assert "2 files stay, because no row is left in them" in plan.explain()
+    assert "into 1 commit of at most 20 B" in plan.explain()
 
 
 def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: Path) -> None:

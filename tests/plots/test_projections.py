@@ -54,8 +54,10 @@ def test_a_log_has_its_compactions_the_projected_ones_and_the_removals(tmp_path:
     assert list(lines["cleanup removes files"].get_xdata()) == removals
     now, then = (format_size(2 + count * (len(LINE) + 1)) for count in (40, 70))
     assert "The cleanup removes" in str(figure.get_label())
-    finding = f"39.compact is {now}; at batch 69 it will be about {then}"
+    finding = f"39.compact is {now}; the one of batch 69 will be about {then}"
     assert str(figure.get_label()).startswith(finding)
+    assert f"{finding}." in log.explain(30)
+    assert "Growth: about 72 entries at batch 71;" in log.explain(30)
 
 
 def test_a_log_without_a_compaction_is_drawn_too(tmp_path: Path) -> None:

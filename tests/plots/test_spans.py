@@ -59,6 +59,8 @@ def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
     )
     spans = spans_of(first, ("join", None, 0, 3.0, 1.0))
     assert plots.timeline(spans).get_suptitle() == "1 bin in 4.0 s: 75 % rewriting on 1 slot, 25 % joining"
+    jobs = spans_of(*(("rewrite", name, None, 0.0, 1.0) for name in "ab"))
+    assert plots.timeline(jobs).get_suptitle().startswith("2 jobs in 1.0 s")
     # Tasks of one bin count as one bin, and so does one that names none.
     for rows in ((first, ("rewrite", None, 0, 1.0, 1.0)), (("rewrite", None, None, 0.0, 3.0),)):
         assert plots.timeline(spans_of(*rows)).get_suptitle().startswith("1 bin in ")
