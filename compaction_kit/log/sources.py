@@ -45,8 +45,8 @@ from compaction_kit.storage import Store
 from compaction_kit.storage.store import Answer
 
 _BATCH_ROWS = 1 << 16
-# Blocks of commits of all tables that stay in memory, and their size as text.
-_MOST_BLOCKS, _BLOCK_BYTES = 128, 4 << 20
+# Blocks of commits of all tables that stay in memory, their size as text, and up to how many versions each.
+_MOST_BLOCKS, _BLOCK_BYTES, _MOST_VERSIONS = 128, 4 << 20, 3
 _VALUES = re.compile(rb'"partitionValues": ?(\{[^{}]*\})')
 
 
@@ -242,18 +242,13 @@ def checkpoint_sources(store: Store, files: Sequence[LogFile]) -> list[Source]:
 
 
 @lru_cache(_MOST_BLOCKS)
-def _kept(store: Store, first: LogFile) -> dict[tuple[LogFile, ...], JsonSource]:
-    return {}
+def _blocks_from(store: Store, first: LogFile) -> Callable[..., JsonSource]:
+    # The last block grows with each commit, so that it would stay once for each of them.
+    return lru_cache(_MOST_VERSIONS)(JsonSource)
 
 
 def _block(store: Store, files: tuple[LogFile, ...]) -> JsonSource:
-    kept = _kept(store, files[0])
-    if (source := kept.get(files)) is None:
-        source = JsonSource(store, files)
-        # The last block grows with each commit: what it was before isn't needed any more.
-        kept.clear()
-        kept[files] = source
-    return source
+    return _blocks_from(store, files[0])(store, files)
 
 
 def commit_sources(store: Store, files: Sequence[LogFile]) -> list[JsonSource]:

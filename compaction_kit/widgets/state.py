@@ -193,7 +193,7 @@ class WorkbenchState(Changes):
 
     def _lower_minimum(self) -> None:
         # As `Table.plan_compaction` does: as long as it is above the maximum, or above half of the size of
-        # new files, which bins of another order are filled by.
+        # new files. In another order than size, that is what bins are filled by.
         chosen, most = self._chosen_min, self.max_file_size
         if not chosen or not most or self.table is None:
             return

@@ -196,7 +196,7 @@ def test_times_of_files_count_only_before_the_first_in_commit_timestamp(tmp_path
     assert [found(millis) for millis in (0, 999, 1_000, 1_999, 2_000, 4_000)] == [0, 0, 1, 1, 2, 4]
 
 
-def test_a_commit_more_leaves_one_copy_of_the_others_in_memory(tmp_path: Path) -> None:
+def test_commits_stay_in_memory_a_few_times_however_many_follow(tmp_path: Path) -> None:
     log = open_table(handmade.write_log(tmp_path, [handmade.add("f0")])).log
 
     def kept() -> int:
@@ -205,8 +205,9 @@ def test_a_commit_more_leaves_one_copy_of_the_others_in_memory(tmp_path: Path) -
         return sum(isinstance(one, JsonSource) for one in gc.get_objects())
 
     before = kept()
-    handmade.write_commit(tmp_path, 1, [handmade.add("f1")])
-    assert kept() == before
+    for version in range(1, 8):
+        handmade.write_commit(tmp_path, version, [handmade.add(f"f{version}")])
+        assert kept() <= before + 2
 
 
 def test_what_a_process_read_before_does_not_change_what_a_version_is_read_from(tmp_path: Path) -> None:
