@@ -108,8 +108,15 @@ def to_svg(figure: Figure) -> Html:
     """Return a figure as an `svg` element for a page, in whose theme it is drawn."""
     buffer = io.StringIO()
     # Ids count for the whole page: each figure gets its own.
-    with _DRAWING, mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": uuid.uuid4().hex}):
-        figure.savefig(buffer, format="svg", facecolor="none", metadata={"Date": None})
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": uuid.uuid4().hex}
+    with _DRAWING:
+        before = {name: mpl.rcParams[name] for name in settings}
+        try:
+            mpl.rcParams.update(settings)
+            figure.savefig(buffer, format="svg", facecolor="none", metadata={"Date": None})
+        finally:
+            # Not by `rc_context`, which would also set back what the user sets meanwhile.
+            mpl.rcParams.update(before)
     drawn = buffer.getvalue()
     body = drawn[drawn.index("</defs>", drawn.index("<style")) + len("</defs>") : drawn.rindex("</svg>")]
     parts = _TEXTS.split(body)
