@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -72,6 +73,7 @@ _Sample = tuple[np.ndarray, float]
 _SAMPLES: dict[tuple[str, str], _Sample] = {}
 # Strategies that have run in this process, and so in its Java.
 RAN: set[str] = set()
+_LEARNING = threading.Lock()
 
 
 @dataclass(frozen=True, repr=False)
@@ -242,17 +244,21 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     RAN.add(cost.strategy)
     if result.conflicts or result.refusals:
         return result
-    kept, steps = _kept(), result.timeline.to_pylist()
+    steps = result.timeline.to_pylist()
     proof = sum(step["seconds"] for step in steps if step["step"] == "proof")
     is_quick = result.verified and not result.proof_reason
     took = {cost.strategy: result.seconds - proof} | ({_PROOF: proof} if is_quick else {})
-    for (key, seconds), amounts in zip(took.items(), cost.amounts, strict=False):
-        if seconds > 0:
-            kept[key] = [*kept.get(key, []), [*map(float, amounts), seconds]][-_MOST_RUNS:]
     # Without a cache folder nothing is learned.
-    with contextlib.suppress(OSError):
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        (cache_folder() / _KEPT).write_text(json.dumps(kept), encoding="utf-8")
+    with _LEARNING, contextlib.suppress(OSError):
+        kept, file = _kept(), cache_folder() / _KEPT
+        for (key, seconds), amounts in zip(took.items(), cost.amounts, strict=False):
+            if seconds > 0:
+                kept[key] = [*kept.get(key, []), [*map(float, amounts), seconds]][-_MOST_RUNS:]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Others read it meanwhile.
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(kept), encoding="utf-8")
+        partial.replace(file)
     return replace(result, predicted=cost.total(bool(result.verified)))
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,6 +126,21 @@ def test_the_last_runs_count_that_did_what_was_predicted(kept: Path) -> None:
 
 
 @pytest.mark.works("S3", "optimize", when="optimize")
+def test_runs_that_end_at_once_forget_none_of_the_others(kept: Path) -> None:
+    costs = [predict_cost(9, MIB, 1, MIB, strategy) for strategy in ("arrow", "optimize", "reorg")]
+    sizes = np.array([1])
+
+    def end(predicted: Cost) -> None:
+        for _ in range(60):
+            cost.learn(predicted, CompactionResult(predicted.strategy, "", sizes, sizes, seconds=1.0))
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(end, costs))
+    assert {name: len(runs) for name, runs in json.loads(kept.read_text()).items()} == dict.fromkeys(
+        ("arrow", "optimize", "reorg"), 12
+    )
+
+
 @pytest.mark.parametrize("strategy", ["arrow", pytest.param("optimize", marks=pytest.mark.nightly)])
 def test_a_plan_costs_what_a_store_is_asked_for(
     spark: SparkSession, on_s3: Server, shaped: Path, confs: SetConf, strategy: str
