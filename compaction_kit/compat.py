@@ -33,6 +33,8 @@ try:
 except ImportError:
     error_logger = logging.getLogger
 
+# PySpark's active session is the process's own.
+_ACTIVATING = threading.Lock()
 # Hadoop's release to that of the SDK for its S3A; 3.4.1 names 2.24.6, whose transfer manager is unpublished.
 _SDKS = {"3.4.1": "2.24.8", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
 
@@ -151,17 +153,18 @@ def session_class(spark: SparkSession) -> Any:
 
 def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Make a DataFrame of an Arrow table; since Spark 4.0 without a job to read it."""
-    active = SparkSession._activeSession if has_jvm(spark) else None
-    try:
-        if _release(spark.version) >= (4, 0):
-            return spark.createDataFrame(table)
-        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        return spark.createDataFrame(rows, from_arrow_schema(table.schema))
-    finally:
-        if active is not None:
-            # PySpark has made this session the active one.
-            SparkSession._activeSession = active
-            session_class(spark).setActiveSession(active._jsparkSession)
+    with _ACTIVATING:
+        active = SparkSession._activeSession if has_jvm(spark) else None
+        try:
+            if _release(spark.version) >= (4, 0):
+                return spark.createDataFrame(table)
+            rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+            return spark.createDataFrame(rows, from_arrow_schema(table.schema))
+        finally:
+            if active is not None:
+                # PySpark has made this session the active one.
+                SparkSession._activeSession = active
+                session_class(spark).setActiveSession(active._jsparkSession)
 
 
 def metadata_column(rows: DataFrame) -> Column:

@@ -181,7 +181,7 @@ def own_session(spark: SparkSession, confs: Mapping[str, str | None]) -> Iterato
 def session_confs(spark: SparkSession, confs: Mapping[str, str | None]) -> Iterator[None]:
     """Set session settings (None: unset) for the time of a `with` block, then put the old ones back.
 
-    With blocks in several threads, the value of the block entered last counts.
+    With blocks in several threads, the value of the block entered last counts. What others set stays.
     """
     block, entered = object(), list[str]()
     try:
@@ -196,11 +196,13 @@ def session_confs(spark: SparkSession, confs: Mapping[str, str | None]) -> Itera
         for key in reversed(entered):
             with _CONFS:
                 values = _values[id(spark), key]
+                is_own = spark.conf.get(key, None) in values.values()
                 del values[block]
                 *_, last = values.values()
                 if len(values) == 1:
                     del _values[id(spark), key]
-                _set(spark, key, last)
+                if is_own:
+                    _set(spark, key, last)
 
 
 def _set(spark: SparkSession, key: str, value: str | None) -> None:

@@ -1,16 +1,20 @@
 import contextlib
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from compaction_kit.compat import create_frame
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.jobs import WorkCancelled, in_thread, run_watched, session_confs
 from compaction_kit.execute.work import ProgressBar
 from compaction_kit.verify import Fingerprint
+from tests.releases import since_spark
 
 
 def test_the_bar_shows_each_step_though_nothing_is_added(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,6 +91,34 @@ def facts_of(**changes: Any) -> dict[str, str]:
     known |= {"bytes_added": 2_048, "bytes_removed": 4_096} | changes
     result = CompactionResult("optimize", "as asked for", before, after, (5,), **known)
     return dict(re.split("  +", line, maxsplit=1) for line in result.summary().splitlines())
+
+
+def test_what_others_set_meanwhile_stays(spark: SparkSession) -> None:
+    with session_confs(spark, {UNSET: "7"}):
+        spark.conf.set(UNSET, "9")
+    assert spark.conf.get(UNSET) == "9"
+    spark.conf.unset(UNSET)
+
+
+@since_spark("4.0")
+def test_frames_that_are_made_at_once_leave_the_active_session(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, most, create = list[int](), 0, SparkSession.createDataFrame
+
+    def slow(*args: Any) -> DataFrame:
+        nonlocal most
+        making.append(1)
+        most = max(most, len(making))
+        time.sleep(0.05)
+        making.pop()
+        return create(*args)
+
+    monkeypatch.setattr(SparkSession, "createDataFrame", slow)
+    with ThreadPoolExecutor() as pool:
+        sessions = [spark.newSession() for _ in range(3)]
+        list(pool.map(create_frame, sessions, [pa.table({"id": [1]})] * 3))
+    assert (most, SparkSession.active()) == (1, spark)
 
 
 def test_the_summary_tells_the_outcome_fact_by_fact() -> None:
