@@ -125,7 +125,6 @@ def test_the_last_runs_count_that_did_what_was_predicted(kept: Path) -> None:
     assert [run[-1] for run in json.loads(kept.read_text())["arrow"]] == [*range(3, 15)]
 
 
-@pytest.mark.works("S3", "optimize", when="optimize")
 def test_runs_that_end_at_once_forget_none_of_the_others(kept: Path) -> None:
     costs = [predict_cost(9, MIB, 1, MIB, strategy) for strategy in ("arrow", "optimize", "reorg")]
     sizes = np.array([1])
@@ -141,6 +140,7 @@ def test_runs_that_end_at_once_forget_none_of_the_others(kept: Path) -> None:
     )
 
 
+@pytest.mark.works("S3", "optimize", when="optimize")
 @pytest.mark.parametrize("strategy", ["arrow", pytest.param("optimize", marks=pytest.mark.nightly)])
 def test_a_plan_costs_what_a_store_is_asked_for(
     spark: SparkSession, on_s3: Server, shaped: Path, confs: SetConf, strategy: str

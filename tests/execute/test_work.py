@@ -85,14 +85,6 @@ def test_settings_of_blocks_that_overlap_come_back_whichever_ends_first(spark: S
     assert spark.conf.get(UNSET, None) is None
 
 
-def facts_of(**changes: Any) -> dict[str, str]:
-    before, after = np.array([4] * 1_201), np.array([1_024, 1_024, 4])
-    known: dict[str, Any] = {"num_bins": 2, "num_files_added": 2, "num_files_removed": 1_200}
-    known |= {"bytes_added": 2_048, "bytes_removed": 4_096} | changes
-    result = CompactionResult("optimize", "as asked for", before, after, (5,), **known)
-    return dict(re.split("  +", line, maxsplit=1) for line in result.summary().splitlines())
-
-
 def test_what_others_set_meanwhile_stays(spark: SparkSession) -> None:
     with session_confs(spark, {UNSET: "7"}):
         spark.conf.set(UNSET, "9")
@@ -119,6 +111,14 @@ def test_frames_that_are_made_at_once_leave_the_active_session(
         sessions = [spark.newSession() for _ in range(3)]
         list(pool.map(create_frame, sessions, [pa.table({"id": [1]})] * 3))
     assert (most, SparkSession.active()) == (1, spark)
+
+
+def facts_of(**changes: Any) -> dict[str, str]:
+    before, after = np.array([4] * 1_201), np.array([1_024, 1_024, 4])
+    known: dict[str, Any] = {"num_bins": 2, "num_files_added": 2, "num_files_removed": 1_200}
+    known |= {"bytes_added": 2_048, "bytes_removed": 4_096} | changes
+    result = CompactionResult("optimize", "as asked for", before, after, (5,), **known)
+    return dict(re.split("  +", line, maxsplit=1) for line in result.summary().splitlines())
 
 
 def test_the_summary_tells_the_outcome_fact_by_fact() -> None:
