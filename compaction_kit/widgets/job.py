@@ -123,11 +123,6 @@ class Job(HasTraits):
             raise RunCancelled(_CANCELLED)
         self.progress, self.message = min(1.0, max(self.progress, progress)), message
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether its thread runs in this process."""
-        return self._thread is not None and self._thread.is_alive()
-
     def wait(self, seconds: float | None = None) -> None:
         """Wait until the work has ended."""
         if self._thread is not None:
@@ -240,8 +235,11 @@ _JOBS: "WeakSet[Job]" = WeakSet()
 def _end_jobs() -> None:
     # A thread that comes back to Python from C++ later, as from Matplotlib's fonts, aborts the process.
     end = time.monotonic() + _ENDING_SECONDS
-    # A process that was forked has none of the threads.
-    while (alive := [job for job in list(_JOBS) if job._busy and job.is_alive]) and time.monotonic() < end:
+    while time.monotonic() < end:
+        # A process that was forked has none of the threads.
+        alive = [job for job in list(_JOBS) if job._thread is not None and job._thread.is_alive()]
+        if not alive:
+            return
         for job in alive:
             job._next = None
             job._cancel.set()
