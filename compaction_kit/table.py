@@ -252,10 +252,13 @@ class Table:
         return Planner(files, rules, partial(SizeModel.sampled, self.handle.store), dropped)
 
     def thresholds(
-        self, min_file_size: int | str | None = None, max_file_size: int | str | None = None
+        self,
+        min_file_size: int | str | None = None,
+        max_file_size: int | str | None = None,
+        order: str = "size",
     ) -> Thresholds:
         """Return the thresholds of a plan; see `plan_compaction`."""
-        return thresholds(self.handle.conf, min_file_size, max_file_size)
+        return thresholds(self.handle.conf, min_file_size, max_file_size, even=order != "size")
 
     def auto_compaction(self, since: int = 0) -> AutoCompaction:
         """Replay the log: at which commits would Delta's auto compaction fire, and what would it rewrite?

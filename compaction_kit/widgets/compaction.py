@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import ipywidgets as w
@@ -203,10 +202,7 @@ def _no_plan(state: WorkbenchState) -> str:
 def plan_code(state: WorkbenchState) -> str:
     """Return the Python lines that make the plan on screen."""
     table, plan, given = state.table, state.plan, dict[str, object](where=state.where or None)
-    own = table and table.thresholds()
-    if own and state.order != SIZE:
-        own = replace(own, min_file_size=max(own.max_file_size // 2, 1))
-    if plan is not None and plan.thresholds != own:
+    if table is not None and plan is not None and plan.thresholds != table.thresholds(order=state.order):
         least, output = plan.thresholds.min_file_size, plan.thresholds.output_file_size
         if output is None or least != output // 2:
             given["min_file_size"] = parts.exact_size(least)
