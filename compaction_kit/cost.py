@@ -26,7 +26,7 @@ from compaction_kit.log.paths import places
 from compaction_kit.plan import BinPlan
 from compaction_kit.plan.predict import count_rows
 from compaction_kit.records import Record
-from compaction_kit.session import cache_folder
+from compaction_kit.session import cache_folder, keep
 from compaction_kit.text import GIB, MIB, format_count, format_range, format_size, parse_number
 
 
@@ -250,15 +250,11 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     took = {cost.strategy: result.seconds - proof} | ({_PROOF: proof} if is_quick else {})
     # Without a cache folder nothing is learned.
     with _LEARNING, contextlib.suppress(OSError):
-        kept, file = _kept(), cache_folder() / _KEPT
+        kept = _kept()
         for (key, seconds), amounts in zip(took.items(), cost.amounts, strict=False):
             if seconds > 0:
                 kept[key] = [*kept.get(key, []), [*map(float, amounts), seconds]][-_MOST_RUNS:]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Others read it meanwhile.
-        partial = file.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(kept), encoding="utf-8")
-        partial.replace(file)
+        keep(cache_folder() / _KEPT, json.dumps(kept))
     return replace(result, predicted=cost.total(bool(result.verified)))
 
 

@@ -143,6 +143,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit"
 
 
+def keep(file: Path, text: str) -> None:
+    """Write a file of the kit's cache at once, as others may read or write it meanwhile."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)
+
+
 def _answering(spark: SparkSession) -> SparkSession:
     import grpc  # type: ignore[import-untyped]
 
@@ -194,9 +202,7 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
             spark = _launched(builder, scratch / _LOG_NAME)
         if not jars:
             names = (Path(jar).name for jar in (spark.sparkContext.getConf().get(_JARS) or "").split(","))
-            partial = known.with_suffix(f".{os.getpid()}")
-            partial.write_text(",".join(name for name in names if (known.parent / "jars" / name).is_file()))
-            partial.replace(known)
+            keep(known, ",".join(name for name in names if (known.parent / "jars" / name).is_file()))
     return spark
 
 

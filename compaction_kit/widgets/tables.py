@@ -12,7 +12,7 @@ import numpy as np
 
 from compaction_kit import text
 from compaction_kit.files import Files
-from compaction_kit.session import cache_folder
+from compaction_kit.session import cache_folder, keep
 from compaction_kit.sinklog import SinkLog, sink_log
 from compaction_kit.sinklog.log import look_for_sink_logs
 from compaction_kit.sql import name_parts
@@ -53,8 +53,7 @@ def remember(name: str) -> None:
     with suppress(OSError):
         name = absolute(name)
         names = [name, *(other for other in recent_tables() if other != name)][:_MOST_RECENT]
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        (cache_folder() / "recent.json").write_text(json.dumps(names), encoding="utf-8")
+        keep(cache_folder() / "recent.json", json.dumps(names))
 
 
 def about_text(state: WorkbenchState) -> Part:
