@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction_kit import plots
-from compaction_kit.files import SMALL_FILE_SIZE
+from compaction_kit.files import Files
 from compaction_kit.handle import Handle
 from compaction_kit.history.content import find_same_content, row_counts
 from compaction_kit.history.readable import (
@@ -103,14 +103,14 @@ def read_history(handle: Handle) -> pa.Table:
 
     Returns:
         The columns of `log.commits()`, the timestamp as in DESCRIBE HISTORY, and: num_files, size_bytes,
-        num_small_files (of less than 16 MiB) of the live files, null if the version can't be read from the
-        log.
+        num_small_files (by the table's target of today, see `Files.stats`) of the live files, null if the
+        version can't be read from the log.
     """
     needs = read_files_by_version(handle)
     commits = needs.commits.set_column(1, needs.commits.field("timestamp"), needs.log.commit_times())
     row = pc.index_in(commits["version"], value_set=pa.array(needs.versions))
     sizes = needs.lifetimes["size_bytes"].to_numpy()
-    is_small = (sizes < SMALL_FILE_SIZE).astype(np.int64)
+    is_small = (sizes < Files(needs.log.snapshot()).small_file_size()).astype(np.int64)
     columns = {"num_files": np.ones(len(sizes), np.int64), "size_bytes": sizes, "num_small_files": is_small}
     for name, weights in columns.items():
         totals = pa.array(needs.totals(needs.lifetimes, weights))

@@ -176,6 +176,13 @@ def test_history_counts_the_live_files_of_every_version(tmp_path: Path) -> None:
     assert history["size_bytes"].to_pylist() == [large + 10, large + 5, large + 15, large + 15]
 
 
+def test_history_counts_small_files_as_the_files_do(tmp_path: Path) -> None:
+    metadata = handmade.metadata(configuration={"delta.targetFileSize": "100"})
+    table = open_table(handmade.write_log(tmp_path, [metadata, add("a", 49), add("b", 50)], [remove("a")]))
+    assert table.history()["num_small_files"].to_pylist() == [1, 0]
+    assert table.files().stats().num_small_files == 0
+
+
 def test_history_says_what_describe_history_says(
     spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
 ) -> None:
