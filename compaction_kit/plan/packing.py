@@ -108,14 +108,14 @@ def num_sorted_files(size_bytes: np.ndarray, max_file_size: int) -> np.ndarray:
     return np.maximum(size_bytes // max_file_size, 1).astype(np.int64)
 
 
-def gains(num_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarray) -> np.ndarray:
+def gains(fewer_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.ndarray) -> np.ndarray:
     """Return the bytes that a full read of each bin saves.
 
-        gain = (files - 1) × 4 MiB + bytes before - bytes after, as predicted
+        gain = (files before - files after) × 4 MiB + bytes before - bytes after, as predicted
 
     To open a file costs as much as to read 4 MiB, as when Spark distributes files over tasks.
     """
-    saved: np.ndarray = (num_files - 1) * OPEN_COST + np.maximum(bytes_before - bytes_after, 0)
+    saved: np.ndarray = np.maximum(fewer_files, 0) * OPEN_COST + np.maximum(bytes_before - bytes_after, 0)
     return saved
 
 

@@ -219,7 +219,7 @@ class Outcome:
     @cached_property
     def gains(self) -> np.ndarray:
         """Bytes that a full read of the bin saves; see `packing.gains`."""
-        return gains(self.packing.counts, self.bytes_removed, self.bytes_added)
+        return gains(self.packing.counts - self.files_added, self.bytes_removed, self.bytes_added)
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
         positions, bin_ids = self.packing.members

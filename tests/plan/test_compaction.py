@@ -206,9 +206,12 @@ def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: P
     files = files_of(tmp_path, handmade.add("a", 10, records=70), handmade.add("b", 20, records=80))
     plan = planned(files, Thresholds(100, 100, max_records_per_file=40))
     assert (plan.num_bins, plan.num_files_added, len(plan.sizes_after)) == (1, 4, 4)
+    assert plan.gain == 0
     # Spark takes 0 and less as no limit.
     limits = thresholds({"spark.sql.files.maxRecordsPerFile": "-1"}.get)
     assert planned(files, limits).num_files_added == 1
+    files = files_of(tmp_path / "3", *(handmade.add(name, 10, records=50) for name in "abc"))
+    assert planned(files, Thresholds(100, 100, max_records_per_file=80)).gain == 4 * MIB
 
 
 def test_batches_take_the_smallest_bins_first_and_equal_ones_are_said_to_be_open(tmp_path: Path) -> None:
