@@ -17,7 +17,7 @@ from compaction_kit.log.snapshot import Snapshot, file_keys
 from compaction_kit.records import Record
 from compaction_kit.text import format_count, format_list, format_size, parse_count
 
-ADDED, REMOVED = "added", "removed"
+ADDED, REMOVED, OTHER_COLUMNS = "added", "removed", "other columns"
 _MOST_COMMITS = 8
 
 
@@ -115,7 +115,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
     # Columns with other metadata, such as names in the files, may have the same values.
     columns, others = (columns_of(one.metadata.schema, (*UNREAD, "metadata")) for one in (before, after))
     if columns != others:
-        difference = "other columns"
+        difference = OTHER_COLUMNS
     elif verify:
         try:
             gone, new = changed_rows(handle, start, end)

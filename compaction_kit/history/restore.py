@@ -20,7 +20,7 @@ from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.execute.proof import ANY_VERSION
 from compaction_kit.handle import Handle
-from compaction_kit.history.diff import ADDED, REMOVED, Diff, diff_versions
+from compaction_kit.history.diff import ADDED, OTHER_COLUMNS, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, FilesByVersion, read_files_by_version
 from compaction_kit.log.paths import canonical_paths
 from compaction_kit.log.protocol import HIGH_WATER_MARK, columns_of
@@ -169,7 +169,8 @@ class RestorePlan(Plan):
         undone = format_list([f"{version} ({by})" if by else version for version, by in named])
         versions = "version" if len(commits) == 1 else "versions"
         which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
-        more = f": {self.diff.difference}" if self.diff.difference else ""
+        # The end names other columns, which commits without changed data may have made.
+        more = f": {self.diff.difference}" if self.diff.difference not in (None, OTHER_COLUMNS) else ""
         return f"RESTORE to version {self.target} would undo {which}{more}."
 
     def _streams(self) -> str:

@@ -88,7 +88,8 @@ def resolve(handle: Handle, timestamp: datetime | str) -> Resolved:
     """Return the last commit at or before a time.
 
     Raises:
-        InvalidArgumentError: The value is not a time, or no version has that time.
+        InvalidArgumentError: The value is not a time, or is before the earliest commit or after the latest
+            one, as for TIMESTAMP AS OF.
     """
     log, zone = handle.log.listed(), session_zone(handle.session)
     picked = log.version_at(handle.instant(timestamp, "timestamp"))

@@ -268,5 +268,5 @@ def test_a_restore_sets_columns_and_properties_back_and_says_so(spark: SparkSess
     # Where files differ too, it is said beside them.
     handmade.write_commit(tmp_path, 3, [more, add("b")])
     lines = table.plan_restore(0).explain().splitlines()
-    assert words in lines
+    assert (lines[0], words in lines) == ("RESTORE to version 0 would undo what version 3 did.", True)
     assert "properties" not in table.plan_restore(1).explain()
