@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from compaction_kit import plots
 from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.plan.explain import why_empty
 from compaction_kit.plan.order import INGEST, SIZE, column_of, layout_of, order_by
 from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.plan import BinPlan
@@ -77,7 +78,7 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
         column: What queries ask for. None: the plan's order if a column, else the first one with bounds.
 
     Raises:
-        InvalidArgumentError: There is no such column, or no file has bounds of it, or of any.
+        InvalidArgumentError: There is no such column, or no file, or none has bounds of it, or of any.
     """
     if plan.clustered_by:
         raise InvalidArgumentError(
@@ -85,6 +86,8 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
             "other order can be compared."
         )
     source = plan.source
+    if not source.num_files:
+        raise InvalidArgumentError(f"There is nothing to compare, because {why_empty(plan)}.")
     name = column or column_of(plan.order) or next(filter(source.has_bounds, source.data_columns), None)
     if not name or not (bounds := source.bounds(name)).known.any():
         which = f'column="{name}": it has no' if name else "column=None: no column has"

@@ -36,10 +36,10 @@ def table_of(folder: Path, *adds: handmade.Action) -> Path:
     return handmade.write_log(folder, [metadata, *adds])
 
 
-def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+def test_files_are_packed_in_the_order_that_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     files = [("x", 30, (5, 9), 3), ("y", 10, (7, 8), 1), ("z", 20, None, 2), ("w", 40, (0, 9), 0)]
     adds = [ranged(name, size, bounds, time=time) for name, size, bounds, time in files]
-    table = open_table(table_of(tmp_path, *adds))
+    table = open_table(table_of(tmp_path, *adds), spark)
     # Files that don't say their bounds come last.
     for order, expected in (("size", "yzxw"), ("ingest", "wyzx"), ("c", "wxyz")):
         plan = table.plan_compaction(min_file_size=100, max_file_size=1_000, order=order)
@@ -48,6 +48,8 @@ def test_files_are_packed_in_the_order_that_is_asked_for(tmp_path: Path) -> None
     assert f"{bin_} in 1 partition, in order of c." in plan.explain()
     assert str(plan.plot_bins().get_label()) == f"4 files in {bin_}"
     assert table.plan_compaction().compare().column == "c"
+    with pytest.raises(InvalidArgumentError, match="nothing to compare, because no file matches"):
+        table.plan_compaction(where="p = 'b'").compare()
     assert "alone" not in table.plan_compaction(min_file_size=25, zorder_by="c").explain()
 
 
