@@ -1,7 +1,7 @@
 """The workbench, and its parts by themselves; they only look at the records that the package returns.
 
 Each function takes a table, or its path or name, and returns a widget, which the last line of a cell shows.
-It raises what `open_table` raises.
+It raises what `open_table` raises; `streams` and `survey`, which take a folder too, show it in the page.
 
     import compaction_kit as ck
     ck.widgets.plan("data/flights")
@@ -37,13 +37,13 @@ query, run, vacuum = map(_alone, (compaction.query_part, compaction.run_part, va
 history = _alone(history_part)  # type: ignore[assignment]
 
 
-def streams(root: str | Path) -> PartPage:
+def streams(root: str | Path | Table) -> PartPage:
     """Show the logs of file sinks and sources under a folder: how they grow, what a retention would drop."""
     state = WorkbenchState(root)
     return PartPage(state, tables.streams_part(state))
 
 
-def survey(root: str | Path) -> PartPage:
+def survey(root: str | Path | Table) -> PartPage:
     """Show the tables of a folder or schema, ranked by what compaction would gain; a click shows one."""
     state, clicked = WorkbenchState(root), WorkbenchState()
     shown = PartPage(clicked, tables.files_part(clicked)).add_class("ck-clicked")

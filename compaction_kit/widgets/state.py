@@ -52,13 +52,13 @@ class WorkbenchState(Changes):
     skipped = Unicode("", help="Which folders under the root can't be read, in one sentence")
     about = Unicode("", help="The version and the files that are planned, in one line")
 
-    def __init__(self, root: str | Path = "", table: Table | None = None):
+    def __init__(self, root: str | Path | Table = "", table: Table | None = None):
         """Open a table, or the one that is found under the root and gains the most from compaction."""
         super().__init__()
         # The minimum as it was chosen, and how often the table was to be read.
         self._chosen_min, self._num_reads = self.min_file_size, 0
         self._given = table
-        self.root = str(root)
+        self.root = root.name if isinstance(root, Table) else str(root)
         if table is not None:
             self.name = table.name
 

@@ -22,7 +22,7 @@ from compaction_kit.execute.jobs import in_thread
 from compaction_kit.report import write_report
 from compaction_kit.session import get_spark, quiet_errors
 from compaction_kit.sql import uri
-from compaction_kit.table import open_table
+from compaction_kit.table import Table, open_table
 from compaction_kit.text import Html, element
 from compaction_kit.widgets import parts
 from compaction_kit.widgets.compaction import plan_part, query_part, run_part, verdict_part
@@ -41,7 +41,7 @@ _FACTS["seconds"] = "{} s"
 _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 
 
-def workbench(root: str | Path = "data") -> "Workbench":
+def workbench(root: str | Path | Table = "data") -> "Workbench":
     """Show the workbench on a folder of tables, as the last line of a cell.
 
     Spark starts in the background meanwhile, and compacts a scratch table in the temporary folder, so that
@@ -51,6 +51,7 @@ def workbench(root: str | Path = "data") -> "Workbench":
     Args:
         root: A folder that holds Delta tables, a schema or catalog of the session, or a table.
     """
+    root = root.name if isinstance(root, Table) else str(root)
     shell: Any = get_ipython()
     # The notebook's cell that is being run, if the front end sends its id.
     request = shell.get_parent() if hasattr(shell, "get_parent") else {}
@@ -60,8 +61,8 @@ def workbench(root: str | Path = "data") -> "Workbench":
         bench = Workbench(WorkbenchState(root))
         if cell is not None:
             _OF_CELLS[cell] = bench
-    elif bench.given != str(root):
-        bench.given = bench.state.root = str(root)
+    elif bench.given != root:
+        bench.given = bench.state.root = root
     else:
         bench.state.refresh()
     bench.session.start(_start_spark)

@@ -78,6 +78,7 @@ def test_bounds_of_any_file_are_found(tmp_path: Path) -> None:
 
 
 def test_a_click_in_a_survey_alone_shows_the_files(table: Path, tmp_path: Path) -> None:
+    assert ">10</td>" in still_of(settle(ck.widgets.survey(ck.open_table(table))).part)
     page = settle(ck.widgets.survey(table.parent))
     assert "10 files ·" not in words(page)
     assert [cell in still_of(page.part) for cell in (">a</td>", ">10</td>", ">8</td>")] == [True] * 3
