@@ -175,7 +175,7 @@ def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> l
         left = "all was done as planned" if result.as_planned else "files that they changed were left out"
         sentences.append(f"{format_count(len(result.conflicts), 'conflict')} with other writers, and {left}.")
     elif not result.as_planned:
-        sentences.append("Not exactly the planned files were rewritten.")
+        sentences.append("What was done isn't exactly what was planned.")
     if reads is not None:
         finding = f"{reads.finding[0].lower()}{reads.finding[1:]}"
         sentences.append(f"Your query: {finding}.")

@@ -172,7 +172,7 @@ def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(tmp_path: Pat
         ({"verified": None, "fingerprint": None}, "good", "The content was not compared."),
         ({"conflicts": ("a", "b")}, "good", "2 conflicts with other writers, and all was done as planned."),
         ({"conflicts": ("a",), "as_planned": False}, "warning", "files that they changed were left out."),
-        ({"as_planned": False}, "warning", "Not exactly the planned files were rewritten."),
+        ({"as_planned": False}, "warning", "What was done isn't exactly what was planned."),
         ({"versions": (366, 367)}, "good", "as versions 366, 367, by arrow."),
     ],
 )

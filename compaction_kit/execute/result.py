@@ -52,7 +52,7 @@ class CompactionResult(Record):
         proof_reason: Why Spark had to read them, if it had.
         refusals: Why the strategy left bins alone, by bin number; OPTIMIZE rewrote them if `batches` has the
             strategy "optimize".
-        as_planned: Whether exactly the planned files were rewritten.
+        as_planned: Whether exactly the planned files were rewritten, into as many as planned.
         peak_bytes: The most memory that a Python worker had held after rewriting; 0 without such a worker.
         timeline: One row a step, or a bin's part in it: step (string: "rewrite", "join", "commit", "proof"),
             label (string), bin_id (int64, null except for pyarrow), start (double, seconds since the run
