@@ -266,7 +266,7 @@ def _seconds(key: str, amounts: _Amounts, work: _Work) -> tuple[tuple[float, flo
     basis, slower, certainty = "built-in rates", np.zeros(0), np.zeros(0)
     runs = np.array(work.kept.get(key, []))
     if len(runs):
-        basis = f"the last {format_count(len(runs), 'run')} on this machine"
+        basis = f"the last {format_count(len(runs), 'run').removeprefix('1 ')} on this machine"
         parts_of_runs = runs[:, :-1] * rates
         expected_of_runs = parts_of_runs.sum(axis=1)
         # How many times as long runs took as by the built-in rates, as logarithms: errors are factors.

@@ -95,7 +95,7 @@ class InvalidArgumentError(CompactionKitError, ValueError):
 
 
 class TableNotFoundError(CompactionKitError, FileNotFoundError):
-    """Nothing exists at the path, or no table has that name."""
+    """Nothing exists at the path, or this process may not look there, or no table has that name."""
 
 
 class StorageError(CompactionKitError, OSError):

@@ -112,7 +112,7 @@ class Files:
 
         Args:
             small_file_size: Files below this size (bytes, or text such as "16 MiB") count as small. None:
-                half of the table's delta.targetFileSize, as for auto compaction (AutoCompact), or 16 MiB.
+                half of the table's delta.targetFileSize, which other systems than Spark set, or 16 MiB.
 
         Examples:
             >>> ck.open_table("data/flights").files().stats()

@@ -49,7 +49,7 @@ class Forecast(Record):
     Attributes:
         window_days: The last days in the log, which are repeated.
         num_commits, num_other_commits: Commits of these days that added files alone, and that replaced or
-            removed some, which aren't repeated.
+            removed some, which aren't repeated; both without the log's first commit.
         arrivals: One row per day of the window and partition: days_ago (0 for the last 24 hours),
             partition.<column>, num_files, size_bytes.
         days: One row per schedule and day, from 0 for today: schedule, day, files_before and num_files (live

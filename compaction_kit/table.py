@@ -50,6 +50,7 @@ def open_table(name: "str | Path | Table", spark: SparkSession | None = None) ->
             needs none.
 
     Raises:
+        InvalidArgumentError: `name` is neither text nor a path, or `spark` no session.
         TableNotFoundError: The path or name doesn't exist.
         NotADeltaTableError: It is not a Delta table.
         UnsupportedTableError: It is catalog-managed (feature catalogManaged).
@@ -65,9 +66,9 @@ def open_table(name: "str | Path | Table", spark: SparkSession | None = None) ->
 class Table:
     """A Delta table: its files, its history, and plans to change it; made by `open_table`.
 
-    Each call reads the table as it is at that time, and raises CorruptLogError if the log is damaged, and
-    UnsupportedTableError if the table needs a feature that the kit doesn't know. Only the `run()` of a plan
-    changes it.
+    Each call reads the table as it is at that time, and raises CorruptLogError if the log is damaged,
+    TableNotFoundError if it was deleted, and UnsupportedTableError if the table needs a feature that the kit
+    doesn't know. Only the `run()` of a plan changes it.
     """
 
     def __init__(self, handle: Handle):
@@ -294,9 +295,9 @@ class Table:
         """Forecast files and bytes if nothing is done, and by how often the table is compacted.
 
         The last days in the log are repeated (whole days, at most 28; whole weeks if there is one): the files
-        of commits that changed data and removed none. Partition values that begin with a date, such as
-        2026-01-31, go on with the days. The first compaction and vacuum are today; all come at the end of a
-        day. Bins are OPTIMIZE's, and become one file each, whose bytes are predicted as a plan's.
+        of commits that changed data and removed none, without the log's first. Partition values that begin
+        with a date, such as 2026-01-31, go on with the days. The first compaction and vacuum are today; all
+        come at the end of a day. Bins are OPTIMIZE's, and become one file each, as large as predicted.
 
         Args:
             days: How many days, ten years at most.

@@ -48,7 +48,7 @@ def parse_size(value: int | float | str, name: str = "size") -> int:
             f'{name}={show_value(value)} is not a size: give a whole number of bytes or text such as "1 GiB".'
         )
     if not 1 <= size_bytes <= _LARGEST:
-        raise InvalidArgumentError(f"{name}={show_value(value)} is out of range: give 1 byte to 8 EiB.")
+        raise InvalidArgumentError(f"{name}={show_value(value)} is out of range: give 1 byte to under 8 EiB.")
     return int(size_bytes)
 
 

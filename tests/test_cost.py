@@ -56,7 +56,7 @@ def test_a_first_prediction_is_wide_and_runs_narrow_it(kept: Path) -> None:
         now = predict_cost(1_000, 20 * MIB, 3, 18 * MIB)
         widths.append(now.seconds[1] / now.seconds[0])
         assert now.seconds[0] < took < now.seconds[1]
-        assert f"{count} run" in now.basis
+        assert ("the last run on" if count == 1 else f"the last {count} runs on") in now.basis
     assert widths == sorted(widths, reverse=True)
     assert 1.5 < widths[-1] < 2
     # Other strategies have learned nothing, nor has the proof.

@@ -41,7 +41,8 @@ class Progress:
     """How far a run is.
 
     Attributes:
-        step: "Preparing", "Rewriting", "Comparing the content", "Committing" or "Done".
+        step: "Preparing", "Rewriting", "Comparing the content", "Committing" or "Done"; of a vacuum "Delta
+            checks the files" or "Deleted 4 of 5 files".
         fraction: The share of the whole run that is done, 0 to 1.
         bins_done: Rewritten bins, of `num_bins`; estimated for the strategy "rewrite".
         bytes_done: Their bytes, of `size_bytes`.

@@ -210,7 +210,7 @@ class ParquetPlan(Plan):
     """How a Delta table would become plain Parquet; made by `plan_to_parquet`.
 
     `files` are the live files, which stay: path (relative to the table, decoded), size_bytes. `moved` are
-    the other files; they and the log are moved to the folder `set_aside` beside the table.
+    the other files that aren't hidden; they and the log are moved to the folder `set_aside` beside the table.
     """
 
     table: Table

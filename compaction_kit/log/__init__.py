@@ -138,7 +138,7 @@ class TransactionLog:
         return action_table(commit_actions(self._store, file))
 
     def raw_commits(self, since: int) -> Iterator[tuple[int, list[Action]]]:
-        """Return the version of each commit from one on, and its actions as the log writes them."""
+        """Return the version of each commit from `since` on, and its actions as the log writes them."""
         files = [file for file in self._commit_files() if (file.version or 0) >= since]
         actions = in_turn(self._store, partial(commit_actions, self._store), files)
         return zip((file.version or 0 for file in files), actions, strict=True)
@@ -147,7 +147,8 @@ class TransactionLog:
         """Return the last version committed at or before a time; see `compaction_kit.times.to_instant`.
 
         Raises:
-            InvalidArgumentError: The value is not a time, or no version existed at that time.
+            InvalidArgumentError: The value is not a time, or is before the earliest commit or after the
+                latest one, as for TIMESTAMP AS OF.
         """
         moment = to_instant(timestamp, "timestamp")
         log = self.listed()

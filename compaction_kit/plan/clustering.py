@@ -180,7 +180,11 @@ class Clustering:
         )
 
     def states(self, full: bool = False) -> np.ndarray:
-        """Return for each file why OPTIMIZE rewrites it or not, as text."""
+        """Return for each file why OPTIMIZE rewrites it or not, as text.
+
+        "new" (in no cube), "partial cube", or why it stays: "complete cube", "single cube" (nothing else is
+        to be rewritten), "other columns", "other provider", "nothing to purge".
+        """
         is_complete, is_new = self.cubed.is_complete(), self.cubed.cube_of == NO_CUBE
         conditions = [~self._among, self._is_foreign, self._is_other, is_complete, is_new]
         found = np.select(conditions, [CLEAN, OTHER_PROVIDER, OTHER_COLUMNS, COMPLETE, NEW], PARTIAL)

@@ -22,14 +22,14 @@ from compaction_kit.records import Plan
 
 @dataclass(frozen=True, repr=False)
 class BinPlan(Plan):
-    """Bins of files, each of which is rewritten as one file; `CompactionPlan` explains, draws and runs it.
+    """Bins of files that are rewritten together; `CompactionPlan` explains, draws and runs it.
 
     See `Table.plan_compaction` for where, order, budget, zorder_by and full.
 
     Attributes:
         planner: The files, prepared for packing.
+        thresholds: Those of OPTIMIZE.
         unbounded, packed: The bins without a budget, and those within it.
-        id: Identifies the plan's commits, in their userMetadata.
     """
 
     planner: Planner
@@ -244,9 +244,10 @@ class BinPlan(Plan):
     def bins(self) -> pa.Table:
         """One row a bin.
 
-        Columns: bin_id, num_files, size_bytes, num_records (int64, null where a file has no statistics),
-        partition.<column> (string), num_deletion_vectors, num_files_added, bytes_added (int64, predicted),
-        gain (int64, bytes that a full read saves, see `packing.gains`), batch_id (int64, the commit).
+        Columns: bin_id, num_files, size_bytes, num_records (int64, with deleted rows, null where a file has
+        no statistics), partition.<column> (string), num_deletion_vectors, num_files_added, bytes_added
+        (int64, predicted), gain (int64, bytes that a full read saves, see `packing.gains`), batch_id (int64,
+        the commit).
         """
         (positions, bin_ids), outcome = self.members, self.outcome
         records = np.bincount(bin_ids, count_rows(self.source)[0][positions], self.num_bins)
@@ -282,7 +283,7 @@ class BinPlan(Plan):
 
     @cached_property
     def steps(self) -> pa.Table:
-        """One row per candidate file, in packing order, with the bin it went to.
+        """One row per file of `source`, in packing order, with the bin it went to.
 
         Columns: path (string), size_bytes (int64), partition.<column> (string), reason (string: "small",
         "deleted rows", "dropped columns", "Z-order", or the state of its cube, see `cubes`; "large" or
@@ -311,7 +312,7 @@ class BinPlan(Plan):
             "size_bytes": self.source.sizes[order],
             **self.partition_values(order),
             "reason": reason[order],
-            "outcome": outcome[order],
+            "outcome": pa.array(outcome[order], pa.string()),
             "bin_id": pa.array(bin_of[order], mask=bin_of[order] < 0),
         }
         return pa.table(columns)
