@@ -364,15 +364,15 @@ class Table:
         Args:
             retention: How long removed files are kept, such as "168 hours" or "7 days". None: the
                 table's property delta.deletedFileRetentionDuration, or a week. Delta refuses a shorter
-                one. A longer one keeps more files, as far as the log has their removal: since 4.1 Delta
-                ignores RETAIN, so `run()` gives it a list of files (VACUUM … USING INVENTORY).
+                one, or ignores it (since 4.1). A longer one keeps more files, as far as the log has their
+                removal: `run()` gives Delta a list of files (VACUUM … USING INVENTORY).
             keep_versions: Versions of which no file is deleted.
             mode: "FULL"; run VACUUM … LITE in SQL.
             at: The time of VACUUM, for a preview; None for now. Without a zone it is in the session's.
 
         Raises:
             InvalidArgumentError: An argument can't be used, a version to keep can't be read any more,
-                or Delta refuses so short a retention.
+                or Delta refuses or ignores so short a retention.
             UnsupportedTableError: Files of the table are reached through a symbolic link.
 
         Examples:

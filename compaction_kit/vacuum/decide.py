@@ -41,24 +41,24 @@ _LOGGED = ("wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs")
 def vacuum_retention(handle: Handle, configured: timedelta, retention: str | None) -> timedelta:
     """Return how long VACUUM keeps removed files.
 
-    Delta refuses less than `configured`, the table's own (VacuumCommandImpl.checkRetentionPeriodSafety),
-    unless the session allows it; then it is rounded up to the whole hours that RETAIN takes.
+    If it is less than `configured`, the table's own, Delta since 4.1 ignores it, and refuses 0; before, it
+    refuses any (VacuumCommandImpl.checkRetentionPeriodSafety). If the session allows it, hours are whole.
     """
     chosen = configured if retention is None else parse_retention(retention)
     if chosen >= configured:
         return chosen
     chosen = -(-chosen // _HOUR) * _HOUR
-    if (handle.conf(_CHECK) or "true").lower() != "false":
-        raise InvalidArgumentError(
-            f'retention="{retention}" is shorter than the {in_words(configured)} that the table keeps '
-            f"removed files for, and Delta's check {_CHECK} refuses that: choose at least as long, or change "
-            f"the table's property {PROPERTY}."
-        )
     if chosen and handle.goes_by(IGNORE_RETAIN):
         raise InvalidArgumentError(
             f'retention="{retention}" would be ignored: since 4.1 Delta uses the table\'s property '
             f"{PROPERTY} ({in_words(configured)}) unless RETAIN is 0; change the property, or set "
             f"{IGNORE_RETAIN} to false."
+        )
+    if (handle.conf(_CHECK) or "true").lower() != "false":
+        raise InvalidArgumentError(
+            f'retention="{retention}" is shorter than the {in_words(configured)} that the table keeps '
+            f"removed files for, and Delta's check {_CHECK} refuses that: choose at least as long, or change "
+            f"the table's property {PROPERTY}."
         )
     return min(chosen, configured)
 

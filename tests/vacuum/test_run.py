@@ -168,10 +168,16 @@ def test_less_than_the_tables_retention_goes_where_the_session_lets_delta(
 ) -> None:
     files = [add("a"), add("b"), add("live")]
     table = open_table(aged((2, files), (1, [removed("a", 1.5), removed("b", 0.1)])), spark)
-    confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    plan = partial(table.plan_vacuum, retention="24 hours")
     if HAS_GUARD:
-        plan = partial(table.plan_vacuum, retention="24 hours")
-        refused(plan, InvalidArgumentError, "would be ignored: since 4.1", "Ignore.enabled to")
+        # With Delta's check of the retention and without.
+        for check in ("true", "false"):
+            confs("spark.databricks.delta.retentionDurationCheck.enabled", check)
+            refused(plan, InvalidArgumentError, "would be ignored: since 4.1", "Ignore.enabled to")
+            assert spark.sql(f"VACUUM '{table.path}' RETAIN 24 HOURS DRY RUN").count() == 0
+    else:
+        refused(plan, InvalidArgumentError, "is shorter than the 7 days")
+        confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     assert table.plan_vacuum(retention="0 hours").files["path"].to_pylist() == ["a", "b"]
     confs("spark.databricks.delta.vacuum.retentionWindowIgnore.enabled", "false")
     assert table.plan_vacuum(retention="90 minutes").retention == timedelta(hours=2)
