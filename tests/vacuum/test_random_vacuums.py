@@ -58,7 +58,7 @@ CASES = st.builds(
 )
 EVENTFUL = [("append", 1), ("delete", 3), ("optimize", 0), ("age", 3), ("update", 2), ("orphan", 1)]
 EVENTFUL += [("restore", 1), ("age", 5), ("checkpoint", 0), ("append", 2)]
-# Version 1 has lost its log, 2 is blocked, 3 lacks a file.
+# Version 1 has lost its log, 2 and 3 lack a file, and Delta would refuse 2 anyway.
 LOSSY = [("append", 0), ("delete", 1), ("age", RETENTION), ("checkpoint", 0), ("append", 1)]
 LOSSY += [("trim the log", 0), ("lose a file", 0), ("delete", 2)]
 
