@@ -196,7 +196,7 @@ def copy_by_stream(path: Path, spark: SparkSession, change: Callable[[], object]
 def exports(folder: str | Path) -> Path:
     """Make the output of a file sink after 36 batches of 20 files, one a minute, as Spark's sink lists them.
 
-    Spark has no limit for such a log: its compaction copies all entries (see SPARK-30462, SPARK-27188).
+    Without a retention (SPARK-27188) such a log has no limit: each compaction copies all entries.
     """
     path, start = new_folder(folder, "exports"), time.time() - 36 * 60
     log = path / "_spark_metadata"
