@@ -18,7 +18,7 @@ from compaction_kit.arrow.worker.columns import Columns, fitted, has_type, null_
 from compaction_kit.arrow.worker.files import Storage
 from compaction_kit.arrow.worker.inputs import legacy_sign
 from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
-from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, read_vectors
+from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, int64_array, read_vectors
 
 _SALT = 0x5EED
 # No column is called so.
@@ -121,9 +121,12 @@ def _deleted(vectors: Mapping[str, Vector], storage: Storage) -> pa.Table:
     """Return the deleted rows of files, by the path of each and the row's number."""
     bitmaps = read_vectors(vectors, storage)
     rows = [deleted_rows(bitmaps[path], vector) for path, vector in vectors.items()]
-    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), [len(one) for one in rows])
-    paths = pa.DictionaryArray.from_arrays(numbers, [*vectors])
-    return pa.table([paths, np.concatenate(rows)], [_PATH, _ROW])
+    numbers = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
+    texts = [path.encode() for path in vectors]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    paths = pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
+    named = pa.DictionaryArray.from_arrays(int64_array(numbers), paths)
+    return pa.Table.from_arrays([named, int64_array(np.concatenate(rows))], [_PATH, _ROW])
 
 
 def _contents(

@@ -68,6 +68,13 @@ def deleted_rows(bitmap: bytes, vector: Vector) -> np.ndarray:
     return numbers
 
 
+def int64_array(numbers: np.ndarray) -> pa.Array:
+    """Return an Arrow array; `pa.array` imports pandas, which takes a new worker half a second."""
+    return pa.Array.from_buffers(
+        pa.int64(), len(numbers), [None, pa.py_buffer(np.asarray(numbers, np.int64))]
+    )
+
+
 def live_rows(rows: pa.Table, deleted: np.ndarray, start: int) -> pa.Table:
     """Return the rows of a file that aren't deleted; `start` is the number of the first."""
     first, end = np.searchsorted(deleted, [start, start + len(rows)])
@@ -75,14 +82,16 @@ def live_rows(rows: pa.Table, deleted: np.ndarray, start: int) -> pa.Table:
         return rows
     is_live = np.ones(len(rows), bool)
     is_live[deleted[first:end] - start] = False
-    return rows.filter(pa.array(is_live))
+    bits = pa.py_buffer(np.packbits(is_live, bitorder="little"))
+    return rows.filter(pa.Array.from_buffers(pa.bool_(), len(rows), [None, bits]))
 
 
 def with_row_ids(rows: pa.Table, defaults: Mapping[str, int], start: int) -> pa.Table:
     """Return rows of a file with all their row ids and row commit versions; `start` is the first's number."""
     (ids, base), (versions, version) = defaults.items()
     first = base + start
-    known = {ids: pa.array(np.arange(first, first + len(rows))), versions: pa.repeat(version, len(rows))}
+    numbers = np.arange(first, first + len(rows)), np.full(len(rows), version)
+    known = {name: int64_array(one) for name, one in zip((ids, versions), numbers, strict=True)}
     for name, values in known.items():
         if name in rows.column_names:
             number = rows.column_names.index(name)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections import defaultdict
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,18 @@ def task_of(
 
 def results_of(*of: RewriteTask) -> list[RewriteOutput]:
     return [RewriteOutput(*one) for one in rewrite_bins(map(tuple, of), lambda _: None)]
+
+
+def on_an_executor(work: Callable[[], object], folder: Path) -> str:
+    """What a function returns in a process without this package, and whether it loaded pandas."""
+    for package in (worker, concat):
+        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
+    (folder / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+    program = (
+        "import pickle, sys; sys.modules['compaction_kit'] = sys.modules['tests'] = None;"
+        "import pyspark.cloudpickle; print(pickle.load(open(sys.argv[1], 'rb'))(), 'pandas' in sys.modules)"
+    )
+    return subprocess.check_output([sys.executable, "-c", program, folder / "task"], text=True).strip()
 
 
 def with_values(share: RewriteTask, schema: pa.Schema, values: dict[str, Any]) -> RewriteTask:
@@ -350,8 +363,6 @@ def test_executors_need_not_have_this_package_and_load_no_pandas(tmp_path: Path)
     rows = pa.table({"i": range(9), "f": [0.5] * 9, "s": ["x"] * 9})
     one = with_values(task_of(tmp_path, [rows]), rows.schema.append(pa.field("p", pa.string())), {"p": "a"})
     write_checksums(one.inputs[0][0])
-    for package in (worker, concat):
-        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
 
     def work() -> list[tuple[Any, ...]]:
         written = [RewriteOutput(*found) for found in rewrite_bins([tuple(one)] * 2, lambda _: None)]
@@ -359,10 +370,4 @@ def test_executors_need_not_have_this_package_and_load_no_pandas(tmp_path: Path)
         (done,) = rewrite_bins([tuple(one._replace(inputs=inputs, joins=True))], lambda _: None)
         return [(part.num_rows, part.refusal, part.failure) for part in (*written, RewriteOutput(*done))]
 
-    (tmp_path / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
-    program = (
-        "import pickle, sys; sys.modules['compaction_kit'] = sys.modules['tests'] = None;"
-        "import pyspark.cloudpickle; print(pickle.load(open(sys.argv[1], 'rb'))(), 'pandas' in sys.modules)"
-    )
-    found = subprocess.check_output([sys.executable, "-c", program, tmp_path / "task"], text=True)
-    assert found.strip() == f"{[(num_rows, None, None) for num_rows in (9, 9, 18)]} False"
+    assert on_an_executor(work, tmp_path) == f"{[(num_rows, None, None) for num_rows in (9, 9, 18)]} False"

@@ -12,11 +12,19 @@ from pyroaring import BitMap64
 
 from compaction_kit.arrow.job import found_vector
 from compaction_kit.arrow.stats import footer_stats
-from compaction_kit.arrow.worker import RewriteTask, inputs, rewrite
+from compaction_kit.arrow.worker import (
+    Content,
+    RewriteOutput,
+    RewriteTask,
+    inputs,
+    read_content,
+    rewrite,
+    rewrite_bins,
+)
 from compaction_kit.arrow.worker.vectors import Vector, deleted_rows
 from compaction_kit.storage import LocalStore
 from tests import handmade
-from tests.arrow.worker.test_rewrite import results_of, task_of
+from tests.arrow.worker.test_rewrite import on_an_executor, results_of, task_of
 
 TABLES = [pa.table({"a": range(i, i + 20_000)}) for i in (0, 50_000, 90_000)]
 
@@ -68,6 +76,23 @@ def test_row_ids_go_by_the_numbers_of_rows(tmp_path: Path, monkeypatch: pytest.M
     (done,) = results_of(task._replace(row_ids={task.inputs[0][0]: {"id": 50, "version": 7}}))
     ids = [50 + i if i % 2 == 0 else -1 for i in range(18_000)]
     assert pq.read_table(done.path).equals(pa.table({"id": ids, "version": [7] * 18_000}))
+
+
+def test_neither_vectors_nor_row_ids_load_pandas(tmp_path: Path) -> None:
+    """Neither to rewrite files nor to compare them."""
+    task = task_of(tmp_path, [pa.table({"id": pa.array([None, 5, 6]), "version": pa.array([1, None, 2])})])
+    ((path, size),), vector = task.inputs, tuple(vector_of(tmp_path, [1]))
+    task = task._replace(row_ids={path: {"id": 50, "version": 7}}, vectors={path: vector})
+    chunk, schema = (0, [(0, path, size, vector, ())]), task.schema
+
+    def work() -> tuple[object, ...]:
+        (done,) = rewrite_bins([tuple(task)], lambda _: None)
+        (content,) = read_content([chunk], schema, lambda _: None, None)
+        return RewriteOutput(*done).num_rows, Content(*content).num_rows
+
+    assert on_an_executor(work, tmp_path) == "(2, 2) False"
+    (output,) = tmp_path.glob("part-*")
+    assert pq.read_table(output).to_pydict() == {"id": [50, 6], "version": [1, 2]}
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
