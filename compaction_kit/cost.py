@@ -50,10 +50,10 @@ class _Amounts(NamedTuple):
 _PROOF, _SAMPLE, _KEPT = "proof", "sample", "rates.json"
 # Seconds of one of each on one core, as far as no run shows them; measured by `benchmarks/compact.py`.
 _RATES = {
-    "arrow": _Amounts(5, 3.3, 0.3, 0.00045, 0.00002, 0.015, 0.5, 0.33, 0.05),
-    "optimize": _Amounts(5, 5, 0.8, 0.07, 0.00006, 0.12, 3, 3, 0.05),
-    "optimize, sorting": _Amounts(5, 6, 2, 0.1, 0.00008, 0.25, 5, 5, 0.05),
-    "rewrite": _Amounts(5, 5, 1, 0.012, 0.00006, 0.12, 3, 3, 0.05),
+    "arrow": _Amounts(5, 4, 0.3, 0.00045, 0.00002, 0.015, 0.5, 0.33, 0.05),
+    "optimize": _Amounts(5, 10, 0.8, 0.07, 0.00006, 0.12, 3, 3, 0.05),
+    "optimize, sorting": _Amounts(5, 12, 2, 0.1, 0.00008, 0.25, 5, 5, 0.05),
+    "rewrite": _Amounts(5, 10, 1, 0.012, 0.00006, 0.12, 3, 3, 0.05),
     _PROOF: _Amounts(0, 0.6, 0.2, 0, 0.00004, 0.01, 0.3, 0.1, 0.05),
     _SAMPLE: _Amounts(0, 0, 0, 0, 0.00004, 0.02, 1, 0, 0.05),
 }
@@ -71,8 +71,9 @@ _OUTPUT_BYTES, _HEAP_BYTES = 40 * MIB, 4 * GIB
 # What was done, in the order of `_Amounts`, and the seconds that it took; of each table, once.
 _Sample = tuple[np.ndarray, float]
 _SAMPLES: dict[tuple[str, str], _Sample] = {}
-# Strategies that have run in this process, and so in its Java.
+# Strategies that have run in this process, and so in its Java; the share of another that is new after arrow.
 RAN: set[str] = set()
+_AFTER_ARROW = 0.5
 _LEARNING = threading.Lock()
 
 
@@ -137,7 +138,7 @@ class _Work:
     """What earlier runs took, and what a run does, besides its files and bytes.
 
     `copied` is the share of the bytes in row groups that are copied as they are, `largest` the share of the
-    largest bin. `new_session` and `first_run` say what starts: Spark, and the strategy in this process.
+    largest bin. `new_session` and `first_run` say what starts: Spark, and how much of a strategy's first run.
     """
 
     kept: dict[str, list[list[float]]]
@@ -146,7 +147,7 @@ class _Work:
     copied: float
     largest: float
     new_session: bool = False
-    first_run: bool = False
+    first_run: float = 0
     cores: int = os.cpu_count() or 1
     sample: _Sample | None = None
 
@@ -193,7 +194,7 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
         copied=float(copied[copied >= COPIED_SHARE * both].sum() / max(sizes.sum(), 1)),
         largest=float(bins.max(initial=0) / max(bins.sum(), 1)),
         new_session=spark is None,
-        first_run=strategy not in RAN,
+        first_run=0 if RAN - {"arrow"} or strategy in RAN else _AFTER_ARROW if RAN else 1,
         cores=spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1,
         sample=None if is_known else _sample(plan, may_read),
     )

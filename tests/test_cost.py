@@ -186,6 +186,24 @@ def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Pa
     assert str(empty.cost) == "no time, as there is nothing to do"
 
 
+@pytest.mark.parametrize(
+    ("ran", "shares"),
+    [
+        ((), [1, 1, 1]),
+        (("arrow",), [0, 0.5, 0.5]),
+        (("rewrite",), [0, 0, 0]),
+        (("arrow", "optimize"), [0, 0, 0]),
+    ],
+)
+def test_a_first_run_goes_by_what_has_run_in_this_java(
+    changed: Path, monkeypatch: pytest.MonkeyPatch, ran: tuple[str, ...], shares: list[float]
+) -> None:
+    monkeypatch.setattr(cost, "RAN", {*ran})
+    plan = open_table(changed).plan_compaction()
+    found = [cost_of(plan.handle, plan, one, False).amounts for one in ("arrow", "optimize", "rewrite")]
+    assert [first_runs for (_, first_runs, *_), _ in found] == shares
+
+
 def spin(over: threading.Event) -> None:
     while not over.is_set():
         pass

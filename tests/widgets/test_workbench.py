@@ -1191,4 +1191,4 @@ def test_a_session_that_the_workbench_starts_has_run_once_and_left_nothing(
 ) -> None:
     version = ck.open_table(changed).version
     said = run_python("-c", WARM, str(changed), TMPDIR=str(tmp_path)).stdout
-    assert said == f"arrow True False {version}\n"
+    assert said == f"arrow 1 0 {version}\n"
