@@ -251,7 +251,7 @@ def test_plans_of_a_table_that_was_created_again_at_the_same_version_are_refused
     assert folders.listing(changed) == before
 
 
-@pytest.mark.filterwarnings("ignore:On S3 Delta keeps")
+@pytest.mark.filterwarnings("ignore:On S3 Delta coordinates only")
 def test_a_store_has_what_versions_name_and_no_outputs_of_tries_that_failed_or_lost(
     spark: SparkSession, on_s3: Server, shaped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -293,6 +293,7 @@ def test_a_table_without_write_permission_is_refused_at_first(changed: Path) -> 
 
 def test_a_result_can_be_copied_and_pickled(spark: SparkSession, changed: Path) -> None:
     result = open_table(changed, spark).plan_compaction().run(verify=False)
+    opened = result.measure_reads("id < 3", 1).files_after
     for copied in (copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
         assert copied.summary() == result.summary()
-        assert copied.measure_reads("id < 3", 1).files_after == result.measure_reads("id < 3", 1).files_after
+        assert copied.measure_reads("id < 3", 1).files_after == opened
