@@ -41,8 +41,9 @@ _LOGGED = ("wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs")
 def vacuum_retention(handle: Handle, configured: timedelta, retention: str | None) -> timedelta:
     """Return how long VACUUM keeps removed files.
 
-    If it is less than `configured`, the table's own, Delta since 4.1 ignores it, and refuses 0; before, it
-    refuses any (VacuumCommandImpl.checkRetentionPeriodSafety). If the session allows it, hours are whole.
+    Delta ignores less than `configured`, the table's own, since 4.1, but refuses 0; older releases refuse any
+    that is less (VacuumCommandImpl.checkRetentionPeriodSafety). If the session allows less, it is rounded up
+    to the whole hours that RETAIN takes.
     """
     chosen = configured if retention is None else parse_retention(retention)
     if chosen >= configured:
