@@ -138,7 +138,7 @@ class _Work:
     """What earlier runs took, and what a run does, besides its files and bytes.
 
     `copied` is the share of the bytes in row groups that are copied as they are, `largest` the share of the
-    largest bin. `new_session` says whether Spark starts, `first_run` which share of a first run is new to Java.
+    largest bin. `new_session` says whether Spark starts, `first_run` which share of the code is new to Java.
     """
 
     kept: dict[str, list[list[float]]]
