@@ -27,6 +27,11 @@ from compaction_kit.widgets.job import Job, attempt, sentence_of
 _LONGEST_WHERE = 40
 
 
+def root_name(root: str | Path | Table) -> str:
+    """Return the folder, the schema or the table to look in, as text."""
+    return root.name if isinstance(root, Table) else str(root)
+
+
 class WorkbenchState(Changes):
     """The open table, what is chosen, and the work under way.
 
@@ -58,7 +63,7 @@ class WorkbenchState(Changes):
         # The minimum as it was chosen, and how often the table was to be read.
         self._chosen_min, self._num_reads = self.min_file_size, 0
         self._given = table
-        self.root = root.name if isinstance(root, Table) else str(root)
+        self.root = root_name(root)
         if table is not None:
             self.name = table.name
 

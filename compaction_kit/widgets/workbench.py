@@ -30,7 +30,7 @@ from compaction_kit.widgets.history import history_part, vacuum_part
 from compaction_kit.widgets.job import Job
 from compaction_kit.widgets.page import Page
 from compaction_kit.widgets.parts import Part, Text, live
-from compaction_kit.widgets.state import WorkbenchState
+from compaction_kit.widgets.state import WorkbenchState, root_name
 from compaction_kit.widgets.tables import about_text, files_part, picker, streams_part, survey_part
 
 _SIGNS = {"running": "●", "done": "●", "cancelled": "○", "failed": "✕"}
@@ -51,7 +51,6 @@ def workbench(root: str | Path | Table = "data") -> "Workbench":
     Args:
         root: A folder that holds Delta tables, a schema or catalog of the session, or a table.
     """
-    root = root.name if isinstance(root, Table) else str(root)
     shell: Any = get_ipython()
     # The notebook's cell that is being run, if the front end sends its id.
     request = shell.get_parent() if hasattr(shell, "get_parent") else {}
@@ -61,8 +60,8 @@ def workbench(root: str | Path | Table = "data") -> "Workbench":
         bench = Workbench(WorkbenchState(root))
         if cell is not None:
             _OF_CELLS[cell] = bench
-    elif bench.given != root:
-        bench.given = bench.state.root = root
+    elif bench.given != (given := root_name(root)):
+        bench.given = bench.state.root = given
     else:
         bench.state.refresh()
     bench.session.start(_start_spark)
