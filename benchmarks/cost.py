@@ -48,12 +48,12 @@ def main(names: list[str], factor: float, rounds: int) -> None:
         for name in names:
             TABLES[name](spark, folder / name, factor)
         with get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
-            first = [(run, processes.apply(measure, (folder, *run))) for run in runs[-len(STRATEGIES) :]]
-        for run, _ in first:
+            first = [(0, run, processes.apply(measure, (folder, *run))) for run in runs[-len(STRATEGIES) :]]
+        for _, run, _ in first:
             measure(folder, *run, keep="unused")
-        later = ((run, measure(folder, *run)) for _ in range(rounds) for run in runs)
-        for index, ((name, strategy), (found, took)) in enumerate(chain(first, later), -len(first)):
-            number, row = index // len(runs) + 1, []
+        later = ((number, run, measure(folder, *run)) for number in range(1, rounds + 1) for run in runs)
+        for number, (name, strategy), (found, took) in chain(first, later):
+            row = []
             for by, (low, high) in zip(BASES, found, strict=True):
                 quotient = took / math.sqrt(low * high)
                 quotients[number, by].append((quotient, low <= took <= high))

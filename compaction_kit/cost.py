@@ -48,7 +48,7 @@ class _Amounts(NamedTuple):
 
 # Keys of `_RATES`, and the file with what runs took.
 _PROOF, _SAMPLE, _KEPT = "proof", "sample", "rates.json"
-# Seconds of one of each on one core, as far as no run shows them; measured by `benchmarks/compact.py`.
+# Seconds of one of each on one core, as far as no run shows them; measured by `benchmarks` compact and cost.
 _RATES = {
     "arrow": _Amounts(5, 4, 0.3, 0.00045, 0.00002, 0.015, 0.5, 0.33, 0.05),
     "optimize": _Amounts(5, 10, 0.8, 0.07, 0.00006, 0.12, 3, 3, 0.05),
@@ -71,7 +71,7 @@ _OUTPUT_BYTES, _HEAP_BYTES = 40 * MIB, 4 * GIB
 # What was done, in the order of `_Amounts`, and the seconds that it took; of each table, once.
 _Sample = tuple[np.ndarray, float]
 _SAMPLES: dict[tuple[str, str], _Sample] = {}
-# Strategies that have run in this process, and so in its Java; the share of another that is new after arrow.
+# Strategies that have run in this process, and what is new of Spark's ones after arrow alone.
 RAN: set[str] = set()
 _AFTER_ARROW = 0.5
 _LEARNING = threading.Lock()
@@ -194,7 +194,7 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
         copied=float(copied[copied >= COPIED_SHARE * both].sum() / max(sizes.sum(), 1)),
         largest=float(bins.max(initial=0) / max(bins.sum(), 1)),
         new_session=spark is None,
-        first_run=0 if RAN - {"arrow"} or strategy in RAN else _AFTER_ARROW if RAN else 1,
+        first_run=_new_share(strategy),
         cores=spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1,
         sample=None if is_known else _sample(plan, may_read),
     )
@@ -202,6 +202,13 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
     found = _predict(sums, strategy, not is_local, work)
     nothing = (0.0, 0.0)
     return replace(found, seconds=nothing, proof_seconds=nothing, memory=0) if plan.is_empty else found
+
+
+def _new_share(strategy: str) -> float:
+    """Return which share of a strategy's first run is new to this process's Java."""
+    if strategy in RAN or RAN - {"arrow"}:
+        return 0
+    return _AFTER_ARROW if RAN else 1
 
 
 def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work: _Work) -> Cost:

@@ -70,9 +70,8 @@ def deleted_rows(bitmap: bytes, vector: Vector) -> np.ndarray:
 
 def int64_array(numbers: np.ndarray) -> pa.Array:
     """Return an Arrow array; `pa.array` imports pandas, which takes a new worker half a second."""
-    return pa.Array.from_buffers(
-        pa.int64(), len(numbers), [None, pa.py_buffer(np.asarray(numbers, np.int64))]
-    )
+    values = pa.py_buffer(np.asarray(numbers, np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, values])
 
 
 def live_rows(rows: pa.Table, deleted: np.ndarray, start: int) -> pa.Table:
@@ -90,8 +89,10 @@ def with_row_ids(rows: pa.Table, defaults: Mapping[str, int], start: int) -> pa.
     """Return rows of a file with all their row ids and row commit versions; `start` is the first's number."""
     (ids, base), (versions, version) = defaults.items()
     first = base + start
-    numbers = np.arange(first, first + len(rows)), np.full(len(rows), version)
-    known = {name: int64_array(one) for name, one in zip((ids, versions), numbers, strict=True)}
+    known = {
+        ids: int64_array(np.arange(first, first + len(rows))),
+        versions: int64_array(np.full(len(rows), version)),
+    }
     for name, values in known.items():
         if name in rows.column_names:
             number = rows.column_names.index(name)
