@@ -178,9 +178,8 @@ class Table:
                 finds nothing to do.
 
         Raises:
-            InvalidArgumentError: A size, ratio, order, column or the predicate can't be used, or the table
-                is clustered and `where`, `order`, `budget` or `zorder_by` is given, or it isn't and
-                `full` is.
+            InvalidArgumentError: A size, ratio, order, column or the predicate can't be used, or `where`,
+                `order`, `budget` or `zorder_by` is given for a clustered table, or `full` for another one.
             EmptyTableError: The table has no live file.
             UnsupportedTableError: The table has partition values that can't be parsed.
 
