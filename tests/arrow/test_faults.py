@@ -151,7 +151,7 @@ def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
     assert lost <= orphans(changed)
 
 
-@pytest.mark.parametrize("other", ["arrow", "optimize"])
+@pytest.mark.parametrize("other", ["arrow", *nightly("optimize")])
 def test_of_two_runs_of_a_plan_at_once_one_wins(spark: SparkSession, changed: Path, other: str) -> None:
     rows = on_disk(changed)
     plan, both = open_table(changed, spark).plan_compaction(), Barrier(2, timeout=60)

@@ -24,6 +24,7 @@ from compaction_kit.execute import CompactionResult
 from compaction_kit.execute.delta import OptimizeTransaction
 from compaction_kit.execute.failures import NotCompared
 from tests import folders, handmade
+from tests.chance import nightly
 from tests.conftest import SetConf
 from tests.execute.meanwhile import once_rewriting
 from tests.execute.test_optimize import assert_done_as_planned
@@ -142,7 +143,7 @@ def test_columns_that_older_files_lack_have_the_stats_of_all_rows(tmp_path: Path
     }
 
 
-@pytest.mark.parametrize("indexed", [None, "-1", "2", "0"])
+@pytest.mark.parametrize("indexed", [None, "2", *nightly("-1", "0")])
 def test_files_without_stats_become_one_with_those_that_optimize_writes(
     tmp_path: Path, indexed: str | None
 ) -> None:
@@ -167,7 +168,7 @@ def test_files_without_stats_become_one_with_those_that_optimize_writes(
     assert len(found[0].get("nullCount", {})) == {None: 31, "-1": 35, "2": 1, "0": 0}[indexed]
 
 
-@pytest.mark.parametrize("way", ["decoded", "copied", "joined"])
+@pytest.mark.parametrize("way", ["decoded", "copied", *nightly("joined")])
 def test_nan_counts_that_bounds_of_inputs_leave_out(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -188,7 +189,7 @@ def test_nan_counts_that_bounds_of_inputs_leave_out(
     assert found.count() == 2
 
 
-@pytest.mark.parametrize("name", ["datetimeRebaseModeInRead", "int96RebaseModeInRead"])
+@pytest.mark.parametrize("name", ["datetimeRebaseModeInRead", *nightly("int96RebaseModeInRead")])
 def test_old_dates_that_spark_refuses_are_left_to_it(tmp_path: Path, confs: SetConf, name: str) -> None:
     """Nothing says by which calendar they were written."""
     confs(f"spark.sql.parquet.{name}", "EXCEPTION")

@@ -11,12 +11,13 @@ from compaction_kit import open_table
 from compaction_kit.compat import java_class
 from compaction_kit.history import restore as restoring
 from tests import folders
+from tests.chance import nightly
 from tests.execute.test_optimize import assert_done_as_planned
 from tests.rows import on_disk
 
 
 @pytest.mark.parametrize(
-    ("strategy", "by"), [("arrow", ()), ("optimize", ()), ("rewrite", ()), ("optimize", ("id",))]
+    ("strategy", "by"), [("arrow", ()), ("optimize", ()), *nightly(("rewrite", ()), ("optimize", ("id",)))]
 )
 def test_a_run_takes_its_own_commit_for_done(
     spark: SparkSession, changed: Path, strategy: str, by: tuple[str, ...]
@@ -30,7 +31,8 @@ def test_a_run_takes_its_own_commit_for_done(
     assert on_disk(changed) == rows
 
 
-@pytest.mark.parametrize("by", [(), pytest.param(("id",), marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("by", [(), ("id",)])
 def test_batches_go_on_after_a_lost_answer(spark: SparkSession, changed: Path, by: tuple[str, ...]) -> None:
     plan, rows = open_table(changed, spark).plan_compaction(batch_size=1, zorder_by=by), on_disk(changed)
     assert plan.num_batches == 3
@@ -43,7 +45,7 @@ def test_batches_go_on_after_a_lost_answer(spark: SparkSession, changed: Path, b
     assert on_disk(changed) == rows
 
 
-@pytest.mark.parametrize("by_delta", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("by_delta", [False, *nightly(True)])
 def test_a_restore_takes_its_own_commit_for_done(
     spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch, by_delta: bool
 ) -> None:

@@ -18,6 +18,7 @@ from compaction_kit.execute import proof
 from compaction_kit.execute.commits import restore
 from tests import handmade
 from tests.ageing import age
+from tests.chance import nightly
 from tests.conftest import SetConf
 from tests.execute.meanwhile import clustered_table, once, once_rewriting, wait_until
 from tests.folders import data_files, live
@@ -35,7 +36,7 @@ def spoil(table: Path, before: set[Path]) -> None:
     pq.write_table(rows, file, use_deprecated_int96_timestamps=True)  # as Spark writes them
 
 
-@pytest.mark.parametrize("strategy", ["arrow", "optimize"])
+@pytest.mark.parametrize("strategy", ["arrow", *nightly("optimize")])
 def test_a_session_keeps_its_settings_while_spark_reads_for_the_proof(
     spark: SparkSession, changed: Path, confs: SetConf, monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
@@ -61,8 +62,7 @@ PROVED = "cancelled: the compaction is committed, as version 5, and its content 
     [
         ("rewrite", False, UNDONE),
         ("arrow", False, "nothing was committed, the table is as it was"),
-        pytest.param("optimize", False, f"{UNDONE[:-1]}8", marks=pytest.mark.nightly),
-        pytest.param("optimize", True, UNDONE, marks=pytest.mark.nightly),
+        *nightly(("optimize", False, f"{UNDONE[:-1]}8"), ("optimize", True, UNDONE)),
     ],
     ids=["rewrite", "arrow", "optimize", "clustered"],
 )
