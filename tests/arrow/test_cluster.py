@@ -1,6 +1,6 @@
-"""Runs on a Spark standalone cluster, whose executors have pyspark, pyarrow and numpy, not this package.
+"""Runs on a Spark standalone cluster whose executors have pyspark, pyarrow and numpy, but not this package.
 
-They are made by a process of their own, for a process has one Spark context: this module, as a program.
+A separate process runs this module as a program, because a process can have only one Spark context.
 """
 
 import contextlib
@@ -31,13 +31,13 @@ from tests.processes import run_python
 from tests.releases import since_spark
 from tests.stores import SECRET_KEY, s3_server
 
-# Some of its tables are on S3.
+# Some of the tables are on S3.
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, since_spark("4.0")]
 
 CONFIG = {
     "spark.driver.memory": "1g",
     "spark.executor.memory": "512m",
-    # Begin when both executors are there.
+    # Start tasks only once both executors have registered.
     "spark.cores.max": 2,
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
 }
@@ -49,7 +49,7 @@ def kill_worker() -> None:
 
 
 def kill_executor() -> None:
-    """The parent of the daemon that has forked this process."""
+    """Kill the executor: the parent of the daemon that has forked this process."""
     found = subprocess.check_output(["ps", "-o", "ppid=", "-p", str(os.getppid())])
     os.kill(int(found), signal.SIGKILL)
 
@@ -58,7 +58,7 @@ FAULTS: dict[str, Fault] = {"worker": kill_worker, "stored": kill_worker, "execu
 
 
 def faulty(lost: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]:
-    """`rewrite_bins`, with a fault after the first file of all, which is named in `lost`."""
+    """Return `rewrite_bins` with a fault after the run's first file, whose path is written to `lost`."""
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
         for one in rewrite_bins(*args):
@@ -72,7 +72,7 @@ def faulty(lost: Path, fault: Fault) -> Callable[..., Iterator[tuple[Any, ...]]]
 
 
 def run(spark: SparkSession, folder: Path, name: str) -> dict[str, Any]:
-    """Run a plan of a table; returns what is told of it."""
+    """Compact a table; return the run's result and progress as a dict."""
     table, lost = folder / name, folder / f"{name}.lost"
     plan = open_table(table if table.exists() else f"s3a://kit/{name}", spark).plan_compaction()
     fault = FAULTS.get(name)
@@ -83,7 +83,7 @@ def run(spark: SparkSession, folder: Path, name: str) -> dict[str, Any]:
 
 
 def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
-    """What else an analyst does, at last by the workbench."""
+    """Do the rest of an analyst's work after a compaction, and end with a run in the workbench."""
     told = afterwards(open_table(folder, spark))
     bench: Any = workbench(folder)
     bench.state.loading.wait(60)
@@ -98,7 +98,7 @@ def path(spark: SparkSession, folder: Path) -> dict[str, Any]:
 
 
 def looked(spark: SparkSession, folder: Path) -> dict[str, str | None]:
-    """What `refuse_executors` says of several tables and Pythons."""
+    """Return the answers of `refuse_executors` for several tables and Python executables."""
     paths = (str(folder / "missing"), *(f"s3a://kit/{name}" for name in ("stored", "missing", "denied")))
     told = {table: refuse_executors(spark, open_store(table)) for table in paths}
     for name in ("old", "none"):
@@ -108,15 +108,15 @@ def looked(spark: SparkSession, folder: Path) -> dict[str, str | None]:
 
 
 def main(to: str, settings: str) -> None:
-    """Run plans of the tables in a folder, and write what came of each to its "told.json".
+    """Compact the tables in a folder, and write the results to "told.json" there.
 
-    The settings are the session's, in JSON. The first task to write a file of a table meets with what
-    `FAULTS` has for it; "<table>.lost" in the folder names that file.
+    `settings` are those of the session, as JSON. The first task that writes a file of a table gets the fault
+    that `FAULTS` has for the table; "<table>.lost" in the folder holds the path of that file.
     """
     folder = Path(to)
     spark = get_spark(CONFIG | json.loads(settings), s3=True)
     context = spark.sparkContext
-    # The least, so that small bins are divided too.
+    # As small as possible, so that small bins are divided too.
     job.LEAST_PART = 1
     told: dict[str, Any] = {name: run(spark, folder, name) for name in ("planned", "worker", "stored")}
     python = context.pythonExec
@@ -124,7 +124,7 @@ def main(to: str, settings: str) -> None:
     context.pythonExec = f"{folder}/pythons/bare/bin/python"
     told["bare"] = run(spark, folder, "bare")
     context.pythonExec = python
-    # At last: another executor takes a while to start.
+    # Last, because a new executor takes a while to start.
     told["executor"] = run(spark, folder, "executor")
     told["path"] = path(spark, folder / "path" / "t")
     (folder / "told.json").write_text(json.dumps(told))
@@ -134,9 +134,9 @@ _PYSPARK = ("pyspark", "py4j")
 
 
 class Runs(NamedTuple):
-    """What was told of the runs, whose tables are in `folder`.
+    """The results of the runs, and the folder of their tables.
 
-    The objects of the table on S3 are `stored`, and those that were ever written to it are `put`.
+    `stored` are the objects of the table on S3 after its run; `put` are the names of all files ever written.
     """
 
     folder: Path
@@ -145,7 +145,7 @@ class Runs(NamedTuple):
     put: set[str]
 
     def lost(self, table: str) -> str:
-        """The file that was written by the attempt that met with a fault."""
+        """Return the name of the file that was written before the fault."""
         return Path((self.folder / f"{table}.lost").read_text()).name
 
 
@@ -158,7 +158,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shaped: Path, spark: SparkSes
     pythons = folder / "pythons"
     executors = python_with(folder / "python", *_PYSPARK, "pyarrow", "numpy")
     python_with(pythons / "bare", *_PYSPARK)
-    # No package index is asked for one that is really old.
+    # A stub instead of an old pyarrow, which would have to come from a package index.
     old = python_with(pythons / "old", *_PYSPARK, "numpy")
     (site,) = (old.parents[1] / "lib").glob("python*/site-packages")
     (site / "pyarrow.py").write_text("__version__ = '20.0.0'")
@@ -177,13 +177,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory, shaped: Path, spark: SparkSes
 @pytest.mark.works("cluster", "read", "arrow", "proof", when="worker")
 @pytest.mark.works("cluster", "optimize", "proof", when="bare")
 @pytest.mark.parametrize("name", ["planned", "worker", "executor", "bare"])
-def test_content_stays_and_nothing_else_does(runs: Runs, name: str) -> None:
+def test_a_run_keeps_the_content_and_leaves_no_other_files(runs: Runs, name: str) -> None:
     told, table = runs.told[name], runs.folder / name
     assert (told["versions"], told["as_planned"], told["verified"]) == ([5], True, True)
     assert told["strategy"] == ("optimize" if name == "bare" else "arrow")
     assert told["num_files_added"] == told["num_bins"] == len(folders.live(table))
     assert rows.on_disk(table, 5) == rows.on_disk(table, 4)
-    # Nothing is in the table's folder but its log, and files that versions name.
+    # The table's folder holds only the log and the files that versions name.
     named = folders.live(table, 4) | folders.live(table)
     files = {path for path in table.rglob("*") if path.is_file() and "_delta_log" not in path.parts}
     assert {str(path.relative_to(table)) for path in files if path.suffix != ".crc"} == named
@@ -193,7 +193,7 @@ def test_content_stays_and_nothing_else_does(runs: Runs, name: str) -> None:
 
 
 @pytest.mark.works("cluster", "rewrite", "restore", "manifests", "vacuum", "survey", "workbench")
-def test_the_rest_of_an_analysts_path(runs: Runs) -> None:
+def test_restore_vacuum_survey_and_workbench_on_a_cluster(runs: Runs) -> None:
     told, table = runs.told["path"], runs.folder / "path" / "t"
     assert told["afterwards"] == AFTERWARDS
     assert told["surveyed"] == [str(table)]

@@ -1,4 +1,4 @@
-"""Files that were concatenated are proved by their bytes, and by nothing less."""
+"""Concatenated files are proved by their bytes; any difference is left to other readers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ def joined(output: Path, *files: DataFile) -> DataFile:
 
 
 def left(gone: list[DataFile], new: list[DataFile]) -> tuple[int, int, list[list[int]]]:
-    """The rows found to be the same, how many replaced files are left, and which rows of each new one."""
+    """Return the rows proved, the number of replaced files left, and the row ranges left of each new file."""
     comparison = BytesComparison()
     before, after = comparison.run(gone, new)
     return comparison.num_rows, len(before), [[*sum(file.ranges, ())] for file in after]
@@ -60,10 +60,10 @@ def test_outputs_are_found_among_all_files_of_their_partition(tmp_path: Path) ->
     pq.ParquetWriter(tmp_path / "none", table(0).schema).close()
     others = [files[0]._replace(place="gone"), placed(tmp_path / "none")]
     assert left([*files, *others], [one, two]) == (10_000, 2, [])
-    # Each replaced file counts once.
+    # A replaced file can match only one row range of the outputs.
     assert left(files[:4], [one, two]) == (8_000, 0, [[2_000, 4_000]])
     assert left([file._replace(partition=1) for file in files], [one, two]) == (0, 5, [[], []])
-    # Its deleted rows are in its pages.
+    # A file with a deletion vector is left, because its pages still hold the deleted rows.
     assert left([files[0]._replace(vector=(b"",)), *files[1:]], [one, two]) == (8_000, 1, [[2_000, 4_000]])
     assert left(files[:2], [one, two]) == (4_000, 0, [[0, 2_000], [2_000, 6_000]])
     decoded = written(tmp_path / "decoded", pa.concat_tables([table(5_000), table(0)]))
@@ -82,7 +82,7 @@ CHANGES: dict[str, Callable[[pa.Table], pa.Table]] = {
 
 @pytest.mark.parametrize("change", ["a bit", "a bound", *CHANGES])
 @pytest.mark.parametrize("side", ["gone", "new"])
-def test_other_bytes_are_left_to_others(tmp_path: Path, change: str, side: str) -> None:
+def test_files_with_other_bytes_are_left_to_other_readers(tmp_path: Path, change: str, side: str) -> None:
     rows = pa.concat_tables([table(0), table(2_000)])
     both = written(tmp_path / "both", rows)
     copy = joined(tmp_path / "copy", both)
@@ -90,7 +90,7 @@ def test_other_bytes_are_left_to_others(tmp_path: Path, change: str, side: str) 
     path = Path(both.place if side == "gone" else copy.place)
     if change in ("a bit", "a bound"):
         data = bytearray(path.read_bytes())
-        # In the pages of the first column, or in the footer.
+        # Flip a bit in the first column's pages, or in a bound in the footer.
         data[200 if change == "a bit" else data.rindex((3_999).to_bytes(8, "little"))] ^= 1
         path.write_bytes(data)
     else:
@@ -119,10 +119,10 @@ def test_large_chunks_are_compared_to_their_last_byte(tmp_path: Path) -> None:
     ],
     ids=["beyond the end", "number of rows", "writer"],
 )
-def test_footers_by_which_other_rows_are_read_prove_nothing(
+def test_footers_that_change_which_rows_are_read_prove_nothing(
     tmp_path: Path, sides: str, change: Callable[..., object]
 ) -> None:
-    # Statistics of old writers aren't shown.
+    # Without statistics, because those of old writers aren't shown.
     pq.write_table(table(0), tmp_path / "both", write_statistics=False)
     both = placed(tmp_path / "both")
     copy = joined(tmp_path / "copy", both)
@@ -153,7 +153,7 @@ def test_copied_bins_are_proved_by_bytes_and_others_by_duckdb(
     assert [footer.row_group(i).num_rows for i in range(3)] == [3_000, 1_040_000, 1_040_000]
     (info,) = handmade.actions_of(tmp_path, 1, "commitInfo")
     assert info["userMetadata"].endswith("by DuckDB+bytes")
-    # One bit of what was decoded, or of what was copied, is other rows.
+    # A flipped bit in a decoded row group (0) or in a copied one (2) means other rows.
     (new,) = (add for add in handmade.actions_of(tmp_path, 1, "add") if "p=a" in add["path"])
     gone = [add for add in adds if "p=a" in add["add"]["path"]]
     snapshot, data = open_table(tmp_path).log.snapshot(), output.read_bytes()

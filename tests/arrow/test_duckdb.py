@@ -1,4 +1,4 @@
-"""DuckDB reads what is proved where it reads as Spark does; elsewhere, and in doubt, Spark does."""
+"""DuckDB reads files for the proof if it reads them as Spark does; otherwise, or in doubt, Spark does."""
 
 import importlib.util
 import sys
@@ -65,7 +65,7 @@ def test_other_rows_and_rows_in_another_partition_are_left_to_spark(
         return {"add": one | {"partitionValues": {"part": partition}}}
 
     assert compare([{"add": one}, {"add": other}], [{"add": other}, {"add": one}]).num_rows == 100
-    # For Delta an empty string is null, and it writes no null to its actions.
+    # Delta reads an empty partition value as null, and leaves nulls out of its actions.
     assert compare([moved("")], [moved(None)]).num_rows == 50
     assert compare([{"add": one | {"partitionValues": {}}}], [moved(None)]).num_rows == 50
     for gone, new in (

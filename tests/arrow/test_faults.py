@@ -1,4 +1,4 @@
-"""Bad moments of a run: what they leave behind, and what is said of them."""
+"""Failures during a run: the files that they leave behind, and the errors that are raised."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def live_files(table: Path, version: int | None = None) -> set[Path]:
-    """The live files, each of which is there, once."""
+    """Return the live files; each must be on disk and listed only once."""
     paths = {table / path for path in folders.live(table, version)}
     assert len(paths) == open_table(table).files(version).num_files
     assert paths <= data_files(table)
@@ -42,7 +42,7 @@ def live_files(table: Path, version: int | None = None) -> set[Path]:
 
 
 def orphans(table: Path) -> set[Path]:
-    """What VACUUM will delete that no version has ever named."""
+    """Return the files that VACUUM will delete and that no version has ever named."""
     vacuum = open_table(table).plan_vacuum(at=datetime.now(UTC) + timedelta(days=8))
     return {table / file["path"] for file in vacuum.files.to_pylist() if file["reason"] == "orphan"}
 
@@ -54,23 +54,23 @@ def one_bin(tmp_path: Path) -> Path:
 
 
 def test_tasks_that_are_done_twice_commit_once(one_bin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Spark does them again when a worker dies before it has answered."""
+    """Spark repeats a task if its worker dies before it has answered."""
 
     def rewriting(*args: Any) -> Iterator[tuple[Any, ...]]:
         shares = list(args[0])
         assert list(rewrite_bins(shares, *args[1:]))
         return rewrite_bins(shares, *args[1:])
 
-    # The least, so that a small bin is divided too.
+    # As small as possible, so that a small bin is divided too.
     for name, value in (("rewrite_bins", rewriting), ("LEAST_PART", 1)):
         monkeypatch.setattr(job, name, value)
     plan = open_table(one_bin).plan_compaction()
     assert plan.run(strategy="arrow").versions == (3,)
-    # Version 3 holds the rows of version 2 in one file, and what the first tries wrote is gone.
+    # Version 3 holds the rows of version 2 in one file, and the files of the first tries are gone.
     assert on_disk(one_bin, 3) == on_disk(one_bin, 2)
     (output,) = live_files(one_bin)
     assert b"org.apache.spark.version" in pq.read_metadata(output).metadata
-    # In the plan's order, in whichever order the parts were done.
+    # Rows are in the plan's order, in whichever order the parts were written.
     rows = [pq.read_table(one_bin / path, columns=["id"]) for path in plan.files["path"].to_pylist()]
     assert pq.read_table(output, columns=["id"]).equals(pa.concat_tables(rows))
     assert data_files(one_bin) == live_files(one_bin) | live_files(one_bin, 2)
@@ -108,7 +108,7 @@ def test_a_refused_bin_that_optimize_can_t_read_is_not_among_those_that_are_comm
 def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
     spark: SparkSession, changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is when a process is killed: nothing has been swept in the copy."""
+    """The copy is like a table after its process was killed: nothing was cleaned up in it."""
     plan = open_table(changed, spark).plan_compaction(batch_size=1)
     commit = handmade.commit_path(changed, 5)
     hangs, left, over = (tmp_path / name for name in ("hangs", "left", "over"))
@@ -132,12 +132,12 @@ def test_a_new_plan_does_what_a_run_has_left_in_its_second_batch(
     with pytest.raises(errors.RunCancelled, match=told):
         plan.run(strategy="arrow", verify=False, progress=stop)
     monkeypatch.undo()
-    # In the plan's own place.
+    # Move the copy to the path of the original table.
     shutil.rmtree(changed)
     left.rename(changed)
     deltas_view.forget(spark)
     rows, committed = on_disk(changed, 4), live_files(changed)
-    # The first batch is committed, and of the next one are files that no version names.
+    # The first batch is committed; the second one has left files that no version names.
     assert (open_table(changed).version, on_disk(changed)) == (5, rows)
     lost = data_files(changed) - live_files(changed, 4) - committed
     assert lost
@@ -165,7 +165,7 @@ def test_of_two_runs_of_a_plan_at_once_one_wins(spark: SparkSession, changed: Pa
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(run, ["arrow", other]))
     results = [one for one in found if isinstance(one, CompactionResult)]
-    # OPTIMIZE that comes second finds nothing left to do, and says so by committing nothing.
+    # If OPTIMIZE comes second, it finds nothing left to do and commits nothing.
     assert [result.versions for result in results if result.versions] == [(5,)]
     assert len(results) == 1 or other == "optimize"
     assert on_disk(changed) == rows
@@ -175,14 +175,14 @@ def test_of_two_runs_of_a_plan_at_once_one_wins(spark: SparkSession, changed: Pa
 
 @contextmanager
 def disk_in(folder: Path) -> Iterator[Path]:
-    """A disk of 8 MiB; needs root."""
+    """Mount a disk of 8 MiB; needs root."""
     disk = folder / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], check=True, capture_output=True)
     try:
         yield disk
     finally:
-        # Lazily, for the JVM may have a file open.
+        # Lazily, because the JVM may have a file open.
         subprocess.run(["umount", "-l", disk], check=True)
 
 
@@ -197,7 +197,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, free_bytes: int) -> None:
-    """Leave so many bytes free."""
+    """Fill the disk until only `free_bytes` are free."""
     status = os.statvfs(disk)
     ballast = status.f_bavail * status.f_frsize - free_bytes
     with (disk / f"ballast-{free_bytes}").open("wb") as file:
@@ -206,7 +206,7 @@ def fill(disk: Path, free_bytes: int) -> None:
 
 @pytest.mark.parametrize("strategy", ["arrow", *nightly("optimize", "rewrite")])
 def test_a_full_disk_is_told(small_disk: Path, strategy: str) -> None:
-    """There is room for the outputs of small partitions, and not for the largest; then not for the commit."""
+    """There is room for the outputs of small partitions but not of the largest; then none for the commit."""
     folder = Path(shaped_table(small_disk / "table", partitions=4, files=6, rows=1_000, skew=2.0, commits=2))
     plan, live = open_table(folder).plan_compaction(), live_files(folder)
     sizes = sorted(plan.bins["bytes_added"].to_pylist())
@@ -216,7 +216,7 @@ def test_a_full_disk_is_told(small_disk: Path, strategy: str) -> None:
             fill(small_disk, 0)
 
     def fails(**options: Any) -> int:
-        """How many files it leaves."""
+        """Return how many new files the failed run left."""
         before, told = data_files(folder), f"The disk of {folder} is full: free space and run the plan again"
         words = told, "; nothing was committed, the table"
         error = refused(plan.run, errors.RunFailedError, *words, **options)
@@ -231,13 +231,13 @@ def test_a_full_disk_is_told(small_disk: Path, strategy: str) -> None:
     left = fails(strategy=strategy, verify=False)
     if strategy == "arrow":
         assert left == 0
-        # After an error it is not certain whether the commit was made: no file that it names is deleted.
+        # After an error the commit may exist nevertheless, so no file that it names is deleted.
         assert fails(strategy="arrow", progress=fill_for_the_commit) == plan.num_bins == len(orphans(folder))
     assert plan.run(strategy=strategy, verify=False).versions == (plan.version + 1,)
 
 
 def test_plans_of_a_table_that_was_created_again_at_the_same_version_are_refused(changed: Path) -> None:
-    """Its files may have the very names of the former ones."""
+    """The new files may have the same names as the old ones."""
     table, names = open_table(changed), live_files(changed)
     plan, restore = table.plan_compaction(), table.plan_restore(1)
     shutil.rmtree(changed)
@@ -252,7 +252,7 @@ def test_plans_of_a_table_that_was_created_again_at_the_same_version_are_refused
 
 
 @pytest.mark.filterwarnings("ignore:On S3 Delta coordinates only")
-def test_a_store_has_what_versions_name_and_no_outputs_of_tries_that_failed_or_lost(
+def test_a_store_keeps_no_outputs_of_tasks_that_failed_or_were_repeated(
     spark: SparkSession, on_s3: Server, shaped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For files that can't be read, see worker/test_files.py."""
@@ -272,7 +272,7 @@ def test_a_store_has_what_versions_name_and_no_outputs_of_tries_that_failed_or_l
     monkeypatch.setattr(job, "rewrite_bins", twice)
     on_s3.requests.clear()
     result = plan.run(strategy="arrow")
-    # DuckDB has read them.
+    # No reason means that DuckDB read the files.
     assert (result.as_planned, result.verified, result.proof_reason) == (True, True, "")
     written = {one.path for one in on_s3.requests if one.method == "PUT" and "/part-" in one.path}
     assert len(written) == 6

@@ -1,4 +1,4 @@
-"""Partition columns in data files, beside those that OPTIMIZE writes; by default, see test_vectors.py."""
+"""Partition columns in data files, compared with OPTIMIZE; test_vectors.py has the default."""
 
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,7 +14,7 @@ from tests.handmade import actions_of
 from tests.releases import since_delta
 from tests.rows import texts
 
-# Every type that Delta partitions by: the expression of a partition's value by its number; null in one.
+# A column of each type that Delta partitions by: a SQL expression of the value of partition number k.
 COLUMNS = {
     "s": "ELT(k, 'a b/%', '日本', '01')",
     "l": "ELT(k, -9223372036854775808, 9223372036854775807, 0)",
@@ -33,20 +33,20 @@ COLUMNS = {
     "b": "CAST(ELT(k, ' b', 'b', '日') AS BINARY)",
     "nothing": "CAST(NULL AS INT)",
 }
-# Not in the order of the schema.
+# The table is partitioned in another order than that of the schema.
 ORDER = [*reversed(COLUMNS)]
 SETTINGS = {
     "spark.sql.session.timeZone": "America/New_York",
-    # As strategy "arrow" writes them.
+    # As strategy "arrow" writes timestamps.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 
 def table_in(spark: SparkSession, folder: Path, mapping: str) -> Path:
-    """A table of four partitions, one of them null, in four files each: two have the columns, two don't."""
+    """Write four partitions, one of them null, of four files each; two files have the columns, two don't."""
     partitions = [f"IF(k = 4, NULL, {COLUMNS[name]}) {name}" for name in COLUMNS]
     for start in (0, 80):
-        # Two tasks that hold each partition once.
+        # Each of the two tasks writes one file of each partition.
         rows = spark.range(start, start + 80, 1, 2).selectExpr("id", "id % 4 + 1 k", "CONCAT('v', id) v")
         writer = rows.selectExpr(*partitions, "id", "v").write.format("delta").mode("append")
         writer.option("delta.columnMapping.mode", mapping).partitionBy(*ORDER).save(str(folder))
@@ -55,13 +55,13 @@ def table_in(spark: SparkSession, folder: Path, mapping: str) -> Path:
 
 
 def set_written(spark: SparkSession, table: Path, value: str) -> None:
-    """Say whether data files are to have the partition columns; they are by default."""
+    """Set whether data files get the partition columns; by default they do."""
     name = "delta.writePartitionColumnsToParquet"
     spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('{name}' = '{value}')")
 
 
 def compacted(table: Path, strategy: str) -> dict[str, pq.ParquetFile]:
-    """The file that becomes of each partition."""
+    """Compact a table; return the resulting file of each partition."""
     result = open_table(table).plan_compaction().run(strategy=strategy, verify=strategy == "arrow")
     assert (result.as_planned, result.num_bins) == (True, 4)
     adds = actions_of(table, result.versions[0], "add")
@@ -72,25 +72,25 @@ def compacted(table: Path, strategy: str) -> dict[str, pq.ParquetFile]:
 
 
 def rows_in(file: pq.ParquetFile) -> list[str]:
-    """The rows of a file alone, as text: NaN equals NaN."""
+    """Return the rows of a file as sorted texts, so that NaN equals NaN."""
     return sorted(str(list(row.values())) for row in file.read().to_pylist())
 
 
 @since_delta("4.4")
 @pytest.mark.nightly
 @pytest.mark.parametrize("mapping", ["none", "name"])
-def test_they_are_written_or_not_as_optimize_does(spark: SparkSession, tmp_path: Path, mapping: str) -> None:
+def test_partition_columns_are_as_optimize_writes(spark: SparkSession, tmp_path: Path, mapping: str) -> None:
     with session_confs(spark, SETTINGS):
         theirs = table_in(spark, tmp_path / "theirs", mapping)
         before, without = texts(spark, theirs), folders.copy(theirs, tmp_path / "without")
-        # As it was left: with the property that says so.
+        # The property is still false in this copy.
         assert {len(file.schema) for file in compacted(without, "arrow").values()} == {2}
         set_written(spark, theirs, "true")
         ours = folders.copy(theirs, tmp_path / "ours")
         expected, found = compacted(theirs, "optimize"), compacted(ours, "arrow")
         assert found.keys() == expected.keys()
         for partition, file in found.items():
-            # With types, levels and field ids.
+            # `equals` compares types, levels and field ids.
             assert file.schema.equals(expected[partition].schema)
             assert len(file.schema) == len(ORDER) + 2
             assert rows_in(file) == rows_in(expected[partition])

@@ -21,7 +21,7 @@ VERSIONS = "_row-commit-version-of-its-own"
 
 @pytest.fixture
 def tracked(tmp_path: Path) -> Path:
-    """Two partitions, whose files have ids of their own for no row, for some or for all; some are deleted."""
+    """Two partitions whose files store ids of no, some or all rows; deletion vectors delete some rows."""
     table, vector, adds = tmp_path / "table", handmade.inline_vector([3, 7]), []
     shapes = [("0", 20, []), ("0", 10, range(10)), ("1", 20, []), ("1", 10, range(0, 10, 2))]
     for number, (part, count, own) in enumerate(shapes):
@@ -32,7 +32,7 @@ def tracked(tmp_path: Path) -> Path:
         rows = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
         rows = rows if own else rows.select(["id"])
         action = handmade.write_data(table, f"p={part}/{number}.parquet", rows, {"p": part})
-        # Rows without have ids from here on.
+        # Rows without a stored id are numbered from here on.
         action["add"] |= {"baseRowId": first, "defaultRowCommitVersion": 1}
         adds.append({"add": action["add"] | ({"deletionVector": vector} if number % 2 else {})})
     properties = {
@@ -53,7 +53,7 @@ def ids_of(spark: SparkSession, table: Path) -> list[tuple[Any, ...]]:
 
 
 def what_delta_keeps(table: Path, version: int) -> Any:
-    """What a commit says of row ids, but for the names and sizes of new files."""
+    """Return what a commit says about row ids, without the names and sizes of new files."""
     (info,) = actions_of(table, version, "commitInfo")
     keys = ("path", "baseRowId", "defaultRowCommitVersion")
     removes = sorted(str([remove[key] for key in keys]) for remove in actions_of(table, version, "remove"))

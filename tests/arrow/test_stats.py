@@ -1,4 +1,4 @@
-"""Stats are merged to what they would be of all rows, or left out: never wrong."""
+"""Merged stats equal those of all rows together, or are left out; they are never wrong."""
 
 import json
 import re
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 def stats_of(rows: list[Row]) -> Row:
-    """What Delta says of these rows; a column of nulls has no bounds."""
+    """Return Delta's stats of these rows; a column of nulls has no bounds."""
     nulls: Row = {name: sum(row[name] is None for row in rows) for name in "isdl"}
     dates = [row["n"]["a"] for row in rows if row["n"]["a"] is not None]
     stats = {"numRecords": len(rows), "nullCount": nulls | {"n": {"a": len(rows) - len(dates)}}}
@@ -54,14 +54,14 @@ def stats_of(rows: list[Row]) -> Row:
 
 
 def dumped(stats: Row) -> str:
-    """JSON with decimals as numbers; the standard library has no way to."""
+    """Return JSON with decimals as numbers, which the standard library can't write."""
     text = json.dumps(stats, default=lambda number: f"decimal {number:f}")
     return re.sub('"decimal ([^"]*)"', r"\1", text)
 
 
 def loaded(text: str) -> Row:
     stats: Row = json.loads(text, parse_float=Decimal)
-    # An empty struct of bounds says as much as none.
+    # An empty struct of bounds means the same as no struct.
     for name in ("minValues", "maxValues"):
         stats[name] = {key: value for key, value in stats.get(name, {}).items() if value != {}}
     return stats
@@ -81,7 +81,7 @@ def test_merged_stats_are_those_of_all_rows_without_what_one_file_does_not_say(
     if was_there:
         expected[kind].pop(column, None)
         if kind == "nullCount":
-            # Without it nobody knows whether a file without bounds has nothing but nulls.
+            # Without a null count, a file without bounds may have other values than nulls.
             for name in ("minValues", "maxValues"):
                 if column not in merged[name]:
                     expected[name].pop(column, None)
@@ -92,8 +92,8 @@ def test_merged_stats_are_those_of_all_rows_without_what_one_file_does_not_say(
     "other",
     [None, "{", "[]", "{}", '{"numRecords":"2"}', '{"numRecords":2,"tightBounds":false}', '{"numRecords":3}'],
 )
-def test_without_a_sound_word_of_every_file_rows_alone_are_counted(other: str | None) -> None:
-    """The last one counts other rows than were written."""
+def test_unless_all_files_have_valid_stats_only_rows_are_counted(other: str | None) -> None:
+    """In the last case the stats count five rows, and four were written."""
     whole = '{"numRecords":2,"minValues":{"i":1},"maxValues":{"i":2},"nullCount":{"i":0}}'
     assert json.loads(merge_stats([whole, other], LEAVES).of(4, dict)) == {"numRecords": 4}
 
@@ -111,17 +111,17 @@ EARLY, LATE = "2024-01-01T01:30:00.000+02:00", "2024-01-01T00:00:00.000Z"
 @pytest.mark.parametrize(
     ("kind", "values", "bounds"),
     [
-        # NaN is the greatest, as Spark has it.
+        # NaN is the greatest value, as in Spark.
         ("double", ["NaN", 1.5, "Infinity", "-Infinity"], ("-Infinity", "NaN")),
         ("float", ["NaN", 1.5, "Infinity", "-Infinity"], ("-Infinity", "NaN")),
-        # They compare as moments, and are told as they were written.
+        # Timestamps are compared as instants, and stay as they were written.
         ("timestamp", [LATE, EARLY], (EARLY, LATE)),
         ("timestamp_ntz", [EARLY[:-6], LATE[:-1]], (LATE[:-1], EARLY[:-6])),
-        # What doesn't surely compare has no bounds.
+        # Values that can't be compared with certainty have no bounds.
         ("double", ["nan", 1.5], None),
         ("date", ["+10000-01-01", "2024-01-01"], None),
         ("timestamp", ["soon", LATE], None),
-        # In time zones of the sessions that wrote them.
+        # Timestamps without an offset are in the time zones of the sessions that wrote them.
         ("timestamp", [EARLY[:-6], LATE[:-1]], None),
         ("long", [1.5, 2], None),
         ("boolean", [True, False], None),

@@ -1,4 +1,4 @@
-"""Plans run by the strategy "arrow", beside what Delta itself makes of them, or refused by the log."""
+"""Plans that strategy "arrow" runs, compared with Delta's own results, or refuses because of the log."""
 
 import json
 import math
@@ -67,7 +67,7 @@ def test_typed_odd_and_null_partitions_are_kept_apart(tmp_path: Path) -> None:
 
 
 def test_rows_deleted_by_vectors_meanwhile_stay_deleted(spark: SparkSession, changed: Path) -> None:
-    """Two files are still live by their paths, but others: one has a vector now, the other another one."""
+    """Two files keep their paths but are other live files: one gets a vector, the other another vector."""
     one, other, *_ = (add for version in range(5) for add in actions_of(changed, version, "add"))
     vectors = [handmade.inline_vector(rows) for rows in ([0], [0, 1])]
     marked = [{"add": other | {"deletionVector": vector}} for vector in vectors]
@@ -86,17 +86,17 @@ def test_rows_deleted_by_vectors_meanwhile_stay_deleted(spark: SparkSession, cha
 
 
 def rows_in(path: Path) -> list[int]:
-    """The ids in a file, by the numbers of their rows."""
+    """Return the ids in a file, in the order of its rows."""
     return pq.read_table(path, columns=["id"], partitioning=None)["id"].to_pylist()
 
 
 @pytest.mark.parametrize("moment", ["before Delta begins", "after Delta has begun"])
-def test_what_is_removed_meanwhile_is_told_and_left_out(
+def test_files_removed_meanwhile_are_reported_and_left_out(
     changed: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Delta itself sees what happens after it has begun."""
+    """Delta itself detects what happens after it has begun."""
     plan, files = open_table(changed).plan_compaction(), data_files(changed)
-    # All but one of a bin.
+    # Remove all files of a bin but one.
     lone, *removed = (file["path"] for file in plan.files.to_pylist() if file["bin_id"] == 0)
 
     def remove() -> None:
@@ -169,10 +169,10 @@ def test_files_without_stats_become_one_with_those_that_optimize_writes(
 
 
 @pytest.mark.parametrize("way", ["decoded", "copied", *nightly("joined")])
-def test_nan_counts_that_bounds_of_inputs_leave_out(
+def test_bounds_include_nan_that_bounds_of_inputs_leave_out(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """As delta-rs writes them; to Spark NaN is greater than any number."""
+    """delta-rs leaves NaN out of bounds; for Spark NaN is greater than any number."""
     if way == "copied":
         monkeypatch.setattr(rewrite, "WHOLE_BYTES", 1)
     if way == "joined":
@@ -191,7 +191,7 @@ def test_nan_counts_that_bounds_of_inputs_leave_out(
 
 @pytest.mark.parametrize("name", ["datetimeRebaseModeInRead", *nightly("int96RebaseModeInRead")])
 def test_old_dates_that_spark_refuses_are_left_to_it(tmp_path: Path, confs: SetConf, name: str) -> None:
-    """Nothing says by which calendar they were written."""
+    """Nothing says in which calendar the dates were written."""
     confs(f"spark.sql.parquet.{name}", "EXCEPTION")
     int96: dict[str, Any] = {"use_deprecated_int96_timestamps": name.startswith("int96")}
     for years in ((1901, 1500), (1901, 1901)):
@@ -267,7 +267,7 @@ def test_some_tables_are_refused_and_not_compared_by_duckdb(
     ],
     ids=["a column more", "type", "row tracking", "partitions", "partition columns"],
 )
-def test_some_changes_meanwhile_leave_no_place_for_what_was_written(
+def test_some_metadata_changes_meanwhile_conflict_with_the_files_written(
     spark: SparkSession, tmp_path: Path, metadata: dict[str, Any], told: str | None
 ) -> None:
     table = handmade.write_log(tmp_path, [handmade.metadata(), *TWO_FILES])
@@ -289,7 +289,7 @@ def test_workers_of_another_python_are_asked_and_left_alone(
 
 
 @pytest.mark.parametrize("name", ["datetimeRebaseMode", "int96RebaseMode", "int96TimestampConversion"])
-def test_where_spark_reads_other_times_than_files_have_it_reads_all(
+def test_arrow_and_duckdb_refuse_if_settings_change_the_times_that_spark_reads(
     spark: SparkSession, tmp_path: Path, confs: SetConf, name: str
 ) -> None:
     is_mode = name.endswith("Mode")

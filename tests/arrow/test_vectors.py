@@ -36,7 +36,7 @@ COLUMNS: dict[str, Any] = {
     ),
     "p": "string",
 }
-# Where in the table's folder, and the kind of path.
+# By kind of vector: the subfolder of the table, and the storageType.
 PLACES = {"stored": ("", "u"), "prefix": ("ab", "u"), "absolute": ("", "p")}
 
 
@@ -64,7 +64,7 @@ def rows_from(start: int, count: int, rng: np.random.Generator) -> pa.Table:
 
 
 def deleted_of(count: int, group: int, rng: np.random.Generator) -> list[int]:
-    """Numbers of rows: none, few, a range, a row group, half of them, or all."""
+    """Return row numbers to delete: none, few, a range, a row group, half of the rows, or all."""
     first, end = sorted(rng.integers(0, count + 1, 2).tolist())
     ways = {
         "none": [],
@@ -85,7 +85,7 @@ def bitmap_of(rows: Sequence[int], rng: np.random.Generator) -> tuple[bytes, int
 
 
 def vector_of(folder: Path, rows: Sequence[int], rng: np.random.Generator) -> Action:
-    """A deletion vector of any kind; in a file it may follow another one."""
+    """Return a deletion vector of a random kind; in its file it may follow another one."""
     kind = str(rng.choice(["inline", "inline", "stored", *PLACES]))
     if kind == "inline":
         return handmade.inline_bitmap(*bitmap_of(rows, rng))
@@ -94,16 +94,16 @@ def vector_of(folder: Path, rows: Sequence[int], rng: np.random.Generator) -> Ac
 
 
 def nulls_of(rows: pa.Table) -> dict[str, Any]:
-    """Numbers of nulls as stats have them; not for lists."""
+    """Return null counts as in stats, without those of lists."""
     flat = {"day": pc.sum(pc.is_null(pc.struct_field(rows["st"], "day"))).as_py()}
     plain = {name: rows[name].null_count for name in rows.column_names if name != "st"}
     return {**plain, "st": flat}
 
 
 def marked_table(folder: Path, seed: int, most: int) -> pa.Table:
-    """Write a table of partitions whose files have vectors of all kinds, one of `most` rows.
+    """Write a partitioned table whose files have vectors of all kinds; one file has `most` rows.
 
-    Returns the rows that are left.
+    Returns the live rows.
     """
     rng = np.random.default_rng(seed)
     adds, live, start = list[Action](), list[pa.Table](), 0
@@ -115,7 +115,7 @@ def marked_table(folder: Path, seed: int, most: int) -> pa.Table:
         action = handmade.write_data(folder, f"p={part}/{number}.parquet", rows, {"p": part}, **options)
         deleted = list(range(count)) if part == "gone" else deleted_of(count, group, rng)
         if count > 5_000:
-            # Bitmaps of all three sorts, in several containers.
+            # Several containers of the bitmap, of all three kinds.
             some = rng.choice(np.arange(20_000, count), 25_000, replace=False).tolist()
             deleted = sorted({*range(10_000), *some})
         if deleted:
@@ -137,7 +137,7 @@ def rows_in(table: Path, schema: pa.Schema) -> pa.Table:
 
 
 def by_partition(table: Path, version: int) -> dict[str, Any]:
-    """The stats of added files, by their partition, but for lists; times as moments."""
+    """Return the stats of added files by partition, without lists, and with times as instants."""
 
     def plain(stats: Any) -> Any:
         if isinstance(stats, dict):
@@ -191,7 +191,7 @@ def test_a_random_table_becomes_what_optimize_makes(tmp_path: Path, seed: int, m
     assert [ours[name] for name in COUNTS] == [expected[name] for name in COUNTS]
     assert int(ours["numAddedBytes"]) == result.bytes_added
     added = [folder / add["path"] for folder in (table, other) for add in actions_of(folder, version, "add")]
-    # Partition columns are there if OPTIMIZE of this release writes them.
+    # Both outputs have the partition columns, or neither, depending on the Delta release.
     assert len({tuple(sorted(pq.read_schema(path).names)) for path in added}) == 1
 
 

@@ -1,4 +1,4 @@
-"""Values of many types by chance, those at the ends of each among them."""
+"""Random values of many types, including the extremes of each type."""
 
 import datetime
 import math
@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-# A type and its values, by a name.
+# Types and strategies for their values, by name.
 Kinds = dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]]
 Row = dict[str, Any]
 UTC = datetime.UTC
 DAYS = st.dates(datetime.date(1600, 1, 1), datetime.date(9999, 12, 31))
 TIMES = st.datetimes(datetime.datetime(1600, 1, 1), datetime.datetime(9999, 1, 1))
-# Values that hashes may take for one another come often.
+# Values that hashes may confuse are drawn often.
 SMALL = st.sampled_from([0, 1, 2])
 FLOATS = st.sampled_from([0.0, -0.0, 1.0, math.nan, math.inf])
 SCALARS: Kinds = {
@@ -39,7 +39,7 @@ SCALARS: Kinds = {
 
 
 def nested(kinds: Kinds) -> Kinds:
-    """Types that hold such values: lists, maps and structs of them."""
+    """Return lists, maps and structs of these types."""
     found: Kinds = {}
     keys = st.sampled_from(["", "k", "l"])
     for name, (kind, values) in kinds.items():
@@ -61,7 +61,7 @@ KINDS = (
 
 @st.composite
 def some_columns(draw: st.DrawFn, kinds: Kinds = KINDS) -> tuple[pa.Schema, st.SearchStrategy[Row]]:
-    """Some columns, and rows of them; now and then a value is null."""
+    """Draw some columns and a strategy for their rows, in which some values are null."""
     names = draw(st.lists(st.sampled_from(sorted(kinds)), min_size=1, max_size=4, unique=True))
     row = st.fixed_dictionaries({name: st.none() | kinds[name][1] for name in names})
     return pa.schema([(name, kinds[name][0]) for name in names]), row

@@ -1,4 +1,4 @@
-"""What is said of an exercise's answer; that each solution is right is shown by its notebook."""
+"""Feedback on the answers to exercises; the notebooks of solutions show that the solutions are right."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,14 +32,14 @@ IN_EIGHT_DAYS = datetime.now(UTC) + timedelta(days=8)
 
 
 def said(exercise: str, answer: Any, *given: Any) -> str:
-    """What is said of an answer that isn't right."""
+    """Return the feedback on an answer that isn't right."""
     shown = check(exercise, answer, *given)
     assert not shown.is_right
     return repr(shown)
 
 
 def judged(exercise: str, right: Any, wrong: Mapping[Any, str], *given: Any) -> None:
-    """Assert what is right, and what is said of each of some wrong answers."""
+    """Assert that an answer is right, and the feedback on each of some wrong answers."""
     assert check(exercise, right, *given).is_right
     for answer, meaning in wrong.items():
         assert meaning in said(exercise, answer, *given), answer
@@ -60,7 +60,7 @@ class Log:
         return open_table(self.table)
 
     def replace(self, *actions: Action, **told: Any) -> Table:
-        """Commit files instead of all that there are, as a compaction."""
+        """Commit files in place of all live files, as a compaction does."""
         removed = map(remove, sorted(folders.live(self.table)))
         return self.commit(*map(unchanged, [*removed, *actions]), by="OPTIMIZE", **told)
 
@@ -114,7 +114,7 @@ def test_collections_are_compared_value_by_value_and_floats_about(tmp_path: Path
     layouts = plan.compare("event_time").layouts.select(["num_files", "point_files", "range_files"])
     counts, points, right = (np.array(column)[[0, 1, 3]] for column in layouts.to_pydict().values())
     sizes = {(*counts,): "these are all files", (*points,): "a single time", (*right[[0, 2, 1]],): "second"}
-    # As the comparison shows them: the last one is 4 % less.
+    # Rounded as the comparison shows them, which makes the last one 4 % smaller.
     assert check("03.3", right.round(1), plan).is_right
     judged("03.3", right * 1.01, sizes, plan)
     for answer in (right * 1.2, [*map(str, right)]):
@@ -234,7 +234,7 @@ def test_07_wants_the_stream_run_and_the_batches_by_one_name(tmp_path: Path) -> 
     for batch in range(7):
         (offsets / str(batch)).unlink()
     wrong = {(8, 9, 10): "begins one more", (*range(11),): "all batches", (10,): "needs this one"}
-    # In any order: a folder is listed as it likes.
+    # In any order, because a folder may be listed in any order.
     judged("07.1", [10, 7, 9, 8], wrong | {("7", "8", "9", "10"): "give numbers"}, offsets)
 
     def written(name: str, *batches: int) -> Any:
@@ -293,7 +293,7 @@ def test_09_wants_deletes_and_batches(tmp_path: Path) -> None:
     assert "OPTIMIZE made 1 commit, not four" in said("09.2", [2], log.commit(by="OPTIMIZE"))
     table = [log.commit(by="OPTIMIZE") for _ in range(3)][-1]
     wrong = {(2,): "each batch is a commit", (1, 2, 3, 4): "of batches", (*range(6),): "made the table"}
-    # As the history has them.
+    # Newest first, as in DESCRIBE HISTORY.
     judged("09.2", [5, 4, 3, 2], wrong, table)
 
 
@@ -306,7 +306,7 @@ def test_09_3_and_10_3_ask_spark_for_types_and_files(tmp_path: Path, spark: Spar
         log.commit(*(handmade.write_data(log.table, f"code={part['code']}/a", one, part) for part in parts))
     lost, kept = (open_table(tmp_path / kind, spark) for kind in ("integer", "string"))
     assert "this table has the codes as integer" in said("09.3", "int", lost)
-    # As SQL, printSchema, a schema and Python have it.
+    # The type as in SQL, in printSchema, in a schema and in Python.
     for right in ("int", "integer", IntegerType(), int):
         judged("09.3", right, {"string": "gave to CONVERT", "bigint": "a smaller type"}, kept)
     assert 'give a type, such as "date"' in said("09.3", IntegerType, kept)
@@ -317,7 +317,7 @@ def test_09_3_and_10_3_ask_spark_for_types_and_files(tmp_path: Path, spark: Spar
     files, airport = list[Action](), {"shop": "airport"}
     for number in range(4):
         low, high = ({"time": day, "customer": 250 * number + 249 * i} for i, day in enumerate(days))
-        # Spark skips no file whose nulls aren't counted.
+        # Spark only skips files that have null counts.
         files.append(add(f"shop=airport/{number}", partition=airport, bounds=(low, high), nulls=0))
     files.append(add("shop=centre/0", partition={"shop": "centre"}, bounds=(low, high), nulls=0))
     log.replace(*files, zOrderBy=["customer"])

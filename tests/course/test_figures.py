@@ -1,4 +1,4 @@
-"""The course's figures say what they show, in words too, and are as legible as the kit's."""
+"""The course's figures also say in words what they show, and are as legible as the kit's."""
 
 import re
 
@@ -14,7 +14,7 @@ LONGEST = "ConcurrentDeleteDeleteException"
 
 
 def drawn(*own: tuple[int, int | None, str], exception: str | None = None) -> plots.Chart:
-    """A delete commits version 5, and a compaction makes its own attempts."""
+    """Draw a delete that commits version 5, and a compaction with these attempts."""
     rows = [("delete", 4, 5, "committed"), *(("compaction", *one) for one in own)]
     names = ("writer", "read_version", "version", "outcome")
     attempts = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
@@ -75,17 +75,17 @@ def test_rows_of_a_manifest_are_drawn_by_where_they_are_from() -> None:
     groups = pa.table({"name": ["batch 1", "batch 2", "batch 3", "appended"]} | counts)
     figure = figures.manifest_rows(groups, 1)
     axis = figure.axes[0]
-    # Live, compacted, twice and missed.
+    # Rows that are live, compacted, read twice and missed.
     heights = [[bar.get_height() for bar in container] for container in axis.containers]
     assert heights == [[10, 0, 30, 0], [0, 20, 0, 0], [0, 0, 30, 0], [0, 0, 0, 5]]
     assert np.array_equal(axis.lines[0].get_xdata(), [0.5, 0.5])
     assert "30 rows read twice, 5 rows missed" in str(figure.get_label())
 
 
-def test_a_wait_has_a_scale_of_its_own() -> None:
+def test_all_waits_are_drawn_on_one_scale() -> None:
     waits = [figures.waiting({"a": (1, seconds), "b": (1, 0.0)}) for seconds in (0.0, 1.0, 1e9)]
     assert len({figure.axes[0].get_xlim() for figure in waits}) == 1
-    # No wait has no bar, which its text would be on.
+    # A wait of 0 s has a bar of no width, so that its text isn't on a bar.
     ends = [[bar.get_x() + bar.get_width() for bar in figure.axes[0].containers[0]] for figure in waits[:2]]
     assert np.allclose(ends, [[0.001, 0.001], [1.0, 0.001]])
     assert "A: 1 file, 11,574 days until open" in str(waits[-1].get_label())

@@ -1,6 +1,6 @@
-"""What a lab is made of, and the labs of the lessons: what moves, what is said and drawn then.
+"""The parts of a lab, and how sentence and figure of each lesson's lab change with its controls.
 
-Of the models of lessons 08 and 09, tests/sinklog/test_policy.py shows that Spark does as projected.
+tests/sinklog/test_policy.py shows that Spark leaves the log files that lesson 08's model projects.
 """
 
 import os
@@ -56,13 +56,13 @@ def lab() -> Lab:
 def test_a_control_that_moves_changes_sentence_and_figure_and_what_cant_be_computed_is_a_sentence() -> None:
     shown = lab()
     first, (_, still) = shown.image.value, outputs_of(shown)
-    # What is saved or exported has the sentence and the figure without the folded code.
+    # A saved or exported notebook has the sentence and the figure, without the folded code.
     assert still["text/plain"] == "1024 bytes < a"
     for html in (shown.sentence.value, still["text/html"]):
         assert "1024 bytes &lt; a" in html
     assert "<svg" in still["text/html"]
     assert "figures.waiting" not in still["text/html"]
-    # As the page sets them.
+    # Set the controls as the web page does.
     shown.controls["size"].value = 2
     shown.controls["where"].index = 1
     assert shown.controls["size"].text == "16 KiB"
@@ -100,9 +100,9 @@ def found(lab: Lab) -> Finding:
 
 
 def told(lab: Lab, names: dict[str, Any] | None = None) -> str:
-    """What the lab's sentence says, and its figure to people who can't see it.
+    """Return the lab's sentence, and its figure's label for people who can't see the figure.
 
-    With the names that a notebook has, also assert that the lab's lines give this figure.
+    With `names`, a notebook's variables, also assert that the lab's code gives this figure.
     """
     label = str(found(lab).figure.get_label())
     assert names is None or str(run(found(lab).code, dict(names)).get_label()) == label
@@ -110,7 +110,7 @@ def told(lab: Lab, names: dict[str, Any] | None = None) -> str:
 
 
 def follow(lab: Lab, *steps: tuple[Any, ...], names: dict[str, Any] | None = None) -> None:
-    """Set controls, and assert what the lab says then, step by step; the figure's height doesn't change."""
+    """Set controls step by step; assert the lab's words, and that the height of the figure stays the same."""
     height = found(lab).figure.get_figheight()
     for values, *said in steps:
         move(lab, **values)
@@ -124,13 +124,13 @@ def test_a_feed_writes_files_and_readers_wait_for_them() -> None:
         labs.feed(),
         # The figure neither grows nor shrinks when a table has no file yet.
         ({}, "3 files a day", "after 1 hour: 0 files"),
-        # Eight requests at once: 137 rounds, and one.
+        # With eight requests at once, 1,095 files take 137 rounds, and 3 files take one.
         ({}, "After 1 year: 1,095 files, 6.9 s until open; compacted: 3 files, 50 ms"),
         ({"interval": 10, "partitions": 24}, "207,360 files a day"),
         ({"seconds_to_open": 0.1, "at_once": 1}, "after 1 day: 207,360 files, 5 h 46 min"),
         names={},
     )
-    # What opening a file was measured to take is a step too.
+    # A measured time to open a file becomes a step too.
     assert labs.feed(seconds_to_open=0.0007).controls["seconds_to_open"].text == "0.7 ms"
 
 
@@ -149,7 +149,7 @@ def test_settings_of_a_sink_s_log_change_which_of_its_files_are_left() -> None:
 
 @pytest.fixture(scope="module")
 def sales(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Four appends of one file each, of which each is larger; a delete of the first, then a checkpoint."""
+    """Four appends of one file each, each larger; a delete of the first; a checkpoint; one more append."""
     path = tmp_path_factory.mktemp("tables") / "sales"
     for number in range(4):
         rows = pa.table({"id": pa.array(range(4_000 * number, 4_000 * number + 1_000 * (number + 1)))})
@@ -237,7 +237,7 @@ def test_optimize_runs_as_chosen_and_its_timeline_is_shown() -> None:
 
 @pytest.mark.spark
 def test_a_story_is_played_by_a_click_and_stays_played(spark: SparkSession, tmp_path: Path) -> None:
-    story = "append with ADD COLUMN"  # it takes the least time of those in which one is refused
+    story = "append with ADD COLUMN"  # the fastest of the stories in which a writer is refused
     lab = labs.race(tmp_path / "stories", story, spark)
     button = lab.more[0]
     assert "Who wins? Make a guess, then play it." in told(lab)
@@ -269,7 +269,7 @@ def test_every_story_can_be_chosen_and_one_that_cant_be_played_is_a_sentence(tmp
 
 def test_time_retention_and_a_version_to_keep_decide_what_is_lost(tmp_path: Path) -> None:
     path = Path(shaped_table(tmp_path / "table", partitions=0, files=4, rows=100, commits=4))
-    # Of the files of versions 1 and 2; each is in all versions up to the fourth.
+    # Deletes from the files of versions 1 and 2, which are live up to version 4.
     deltalake.DeltaTable(path).delete("id < 150")
     table, before = ck.open_table(path), folders.listing(path)
     lab = labs.vacuum(table)
@@ -295,7 +295,7 @@ def test_files_are_left_as_a_projection_says(
 ) -> None:
     policy = Policy(interval, retained, timedelta(minutes=delay))
     folder = make_log(tmp_path / "_spark_metadata", b0="v1")
-    # The first of the batches to come is written when the log is read.
+    # The projection writes its first batch at the time when the log is read.
     began = millis(ck.sink_log(folder).read_at) / 1_000 - 60
     os.utime(folder / "0", (began, began))
     log = ck.sink_log(folder, policy=policy)
@@ -312,7 +312,7 @@ def test_files_are_left_as_a_projection_says(
 
 @pytest.fixture
 def plan(tmp_path: Path) -> CompactionPlan:
-    """Four batches over two partitions; in each of them, one of the seven files stays."""
+    """A plan of four batches over two partitions; in each partition one of seven files stays."""
     table = ck.open_table(shaped_table(tmp_path / "table", partitions=2, files=7, rows=300, commits=3))
     made = table.plan_compaction(min_file_size="10 KiB", max_file_size="24 KiB", batch_size="24 KiB")
     assert (made.num_batches, made.num_files_removed) == (4, 12)
@@ -360,7 +360,7 @@ def test_a_reader_gets_the_rows_that_the_lab_says(tmp_path: Path, plan: Compacti
                 assert (total - np.maximum(old, new)).sum() == (live_ids - read).total()
 
 
-def test_what_moves_changes_who_is_read(plan: CompactionPlan) -> None:
+def test_controls_of_the_manifest_lab_change_what_a_reader_gets(plan: CompactionPlan) -> None:
     follow(
         labs.manifest(plan),
         ({"generated": 2}, "GENERATE after 2 of 4 batches: 100 rows missed", "The table has 4,300 rows, and"),

@@ -1,4 +1,4 @@
-"""The museum: what is said of wrong answers. Its solution shows that the right ones are right."""
+"""Feedback on wrong answers in the museum. Its solution shows that the right answers are right."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.notebooks.lessons import ROOT, cells_of
 
 MAKE: list[Callable[..., Path]] = [museum.deliveries, museum.revenue, museum.accounts, museum.telemetry]
 MAKE += [museum.clicks, museum.archive, museum.feed, museum.exports]
-# Wrong answers from the right one, and a part of what is said of each.
+# By case: wrong answers, made from the right one, and a part of the feedback on each.
 WRONG: dict[int, Callable[[Any], dict[Any, str]]] = {
     1: lambda _: {6: "in no version", 7: "are still there", 3: "still there", 0: "time of the removal"},
     2: lambda _: {
@@ -73,13 +73,13 @@ def test_a_case_is_open_until_it_has_an_answer_and_stays_right_after_the_repair(
     table = museum.revenue(tmp_path)
     deltalake.DeltaTable(table).restore(2)
     assert check("museum.2", (3, 3_000), open_table(table)).is_right
-    # A table that was optimized meanwhile is to be made again.
+    # A table that was optimized meanwhile has to be made again.
     deltalake.DeltaTable(table).optimize.compact()
     assert "make the table again" in repr(check("museum.4", 1.5, open_table(table)))
 
 
 def test_the_vacuum_took_files_too_early_by_the_log_alone(tmp_path: Path) -> None:
-    """Delta's retention would have kept them, and the log says when they were removed."""
+    """Delta's retention would have kept the files, and the log says when they were removed."""
     table = open_table(museum.deliveries(tmp_path))
     versions = table.versions().to_pylist()
     assert [row["readable"] for row in versions] == ["missing files"] * 7 + ["yes"] * 3

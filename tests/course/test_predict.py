@@ -1,4 +1,4 @@
-"""A question, a guess, an answer: what Python and exports have of it; the rest is in tests/browser."""
+"""A question, a guess and an answer in Python and in exports; tests/browser tests the rest."""
 
 import json
 

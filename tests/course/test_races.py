@@ -17,7 +17,7 @@ from tests.handmade import actions_of
 
 pytestmark = pytest.mark.spark
 
-# The first writer's attempts, by the version that it read and the one that it tried, and its exception.
+# The first writer's attempts (version read, version tried, outcome), and its exception.
 REFUSED = (0, 1, "refused")
 BOTH = ([(0, 1, "taken"), (0, 2, "committed")], None)
 RETRIED = ([REFUSED, (1, 2, "committed")], None)
@@ -40,7 +40,7 @@ EXPECTED: dict[str, tuple[list[Any], str | None]] = {
     "rewrite with append": BOTH,
     "rewrite with delete": ([REFUSED], "ConcurrentDeleteReadException"),
 }
-# At each change, one of each rule; lesson 05 plays others.
+# By day, one story for each rule; lesson 05 plays others.
 BY_DAY = {"compaction with delete", "compaction with ADD COLUMN", "append with ADD COLUMN"}
 NAMES = [name if name in BY_DAY else pytest.param(name, marks=pytest.mark.nightly) for name in EXPECTED]
 
@@ -60,11 +60,11 @@ def test_a_story_ends_as_delta_rules_and_no_row_is_lost(
     first, second = story.scenario.first.name, story.scenario.second.name
     assert story.winners == ((second, first) if exception is None else (second,))
     assert (f"the {second} won" in story.finding) == (exception is not None)
-    # The rows are as if the winners had come one after another, for a reader without Spark too.
+    # The rows are as if the winners had committed one after another; a reader without Spark agrees.
     assert story.ids_after == story.ids_expected
     ids = deltalake.DeltaTable(story.table).to_pyarrow_table(columns=["id"])["id"]
     assert sorted(ids.to_pylist()) == list(story.ids_after)
-    # A compaction that won left one file in each of two partitions.
+    # A compaction that won left one file in each of two partitions, and the append added one.
     if story.winners[-1] in ("compaction", "rewrite") and name.endswith("append"):
         assert open_table(story.table).files().num_files == 2 + 1
     commits = [row for row in story.attempts.to_pylist() if row["outcome"] == "committed"]

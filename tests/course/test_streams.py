@@ -1,4 +1,4 @@
-"""Streams that read a table while a strategy compacts it; lesson 07 has what Delta itself does for them."""
+"""Streams that read a table while a strategy compacts it; lesson 07 shows what Delta itself does."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from compaction_kit import open_table
 from tests.conftest import QUICK_STREAMS, SetConf
 
 
-# Lesson 07 has OPTIMIZE.
+# Lesson 07 covers OPTIMIZE.
 @pytest.mark.spark
 @pytest.mark.parametrize("strategy", ["arrow", pytest.param("rewrite", marks=pytest.mark.nightly)])
 def test_a_stream_delivers_compacted_rows_once(

@@ -1,4 +1,4 @@
-"""What happens while a plan is run: another writer, or whatever a test does at a step."""
+"""Actions during a run: the commit of another writer, or any function at the start of a step."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.folders import data_files
 
 
 def once(step: str, act: Callable[[], object]) -> Callable[[Progress], None]:
-    """Do something once, when a step has begun."""
+    """Return a progress callback that calls `act` once, when `step` has begun."""
     acted: list[bool] = []
 
     def report(progress: Progress) -> None:
@@ -34,7 +34,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def commit_behind(table: Path, version: int, actions: list[handmade.Action]) -> Callable[[], None]:
-    """Another writer, who commits as soon as the first file is written."""
+    """Return a function that commits, like another writer, as soon as the run has written a file."""
     before = data_files(table)
 
     def act() -> None:
@@ -46,7 +46,7 @@ def commit_behind(table: Path, version: int, actions: list[handmade.Action]) -> 
 
 
 def clustered_table(folder: Path, files: int = 18, rows: int = 30) -> Path:
-    """A table of 4 commits, clustered by id and value; no file is in a cube yet."""
+    """A table at version 4, clustered by id and value; no file is in a cube yet."""
     table = Path(shaped_table(folder, partitions=0, files=files, rows=rows, commits=3))
     handmade.write_commit(table, 4, handmade.clustered_by("id", "value"))
     return table

@@ -1,4 +1,4 @@
-"""Small tables by chance, to be optimized by chance: recipes, and the tables made from them."""
+"""Small random tables and random settings to optimize them with: recipes, and the tables made from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tests.handmade import Action
 
 T = TypeVar("T")
 
-# What the log may say of a partition value, by its type: many are the same value in other words.
+# Texts of partition values in the log, by type; many are the same value in another spelling.
 VALUES: dict[str, list[str | None]] = {
     "string": [
         *("a", "A", "a b", " a", "100%", "ü", "k=v", "n/m", "it's", 'say "so"', "a%20b", "#?&", "1", "01"),
@@ -32,14 +32,14 @@ VALUES: dict[str, list[str | None]] = {
     "boolean": ["true", "True", "t", "1", "false", "no", "", None],
 }
 ROWS_PER_FILE = 1_000
-# Where it is false, values that look different are apart.
+# If it is false, different texts are different partition values.
 NORMALIZES = "spark.databricks.delta.normalizePartitionValuesOnRead"
 _IN_URIS = "/=:&$,;@+!'()*~"
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file, by the path and the partition that the log tells of it, from which commit on."""
+    """A data file, with its path and partition in the log, and the commit that adds it."""
 
     number: int
     path: str
@@ -56,7 +56,7 @@ class DataFile:
         return handmade.add(self.path, self.size, self.partition, self.rows if self.counted else None, vector)
 
     def write(self, table: Path) -> None:
-        """Rows whose ids tell the file, with as many bytes of padding as make up its size."""
+        """Write rows whose ids identify the file, and pad the file to its size."""
         start, place = self.number * ROWS_PER_FILE, table / unquote(self.path)
         rows = pa.table({"id": pa.array(range(start, start + self.rows), pa.int64())})
         padding = self.size - len(_parquet(rows, 0))
@@ -68,7 +68,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table, and how it is optimized: with a predicate or none, and settings of the session."""
+    """A table, and how it is optimized: an optional predicate, and settings of the session."""
 
     seed: int
     partition_by: dict[str, str]
@@ -96,7 +96,7 @@ def files_of(ids: Sequence[int]) -> frozenset[int]:
 
 
 def random_recipe(seed: int) -> Recipe:
-    """A table and settings by chance; few different values of each, so that they meet."""
+    """Return a random table and settings, with few different values of each, so that they coincide."""
     rng = np.random.default_rng(seed)
     types = rng.choice(sorted(VALUES), pick(rng, [0, 1, 1, 2]), replace=False).tolist()
     partition_by = dict(zip(("p", "q q"), types, strict=False))
@@ -131,7 +131,7 @@ def pick(rng: np.random.Generator, values: Sequence[T]) -> T:
 def _file(rng: np.random.Generator, number: int, pools: Mapping[str, list[str | None]]) -> DataFile:
     partition = {name: pick(rng, pool) for name, pool in pools.items()}
     rows = pick(rng, [0, 1, 2, 19, 20, 20, 21, 40, 40])
-    # Escaped as Hive does, then as URIs are, as Delta does.
+    # Delta escapes values as Hive does, and then the path as a URI.
     path = "".join(
         f"{name}={quote(value or '__HIVE_DEFAULT_PARTITION__', safe=' ü&')}/"
         for name, value in partition.items()
@@ -152,7 +152,7 @@ def _file(rng: np.random.Generator, number: int, pools: Mapping[str, list[str | 
 def _predicate(
     rng: np.random.Generator, partition_by: Mapping[str, str], pools: list[list[str | None]]
 ) -> str | None:
-    """One over the values that there are, or, more often, none."""
+    """Return a predicate over values that occur or, more often, None."""
     if not partition_by or pick(rng, [True, True, False]):
         return None
     if any("" in pool for pool, kind in zip(pools, partition_by.values(), strict=True) if kind != "string"):

@@ -1,4 +1,4 @@
-"""Which commits are a run's, what they did together, and whether they may be undone."""
+"""Which commits belong to a run, their changes taken together, and whether they may be undone."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ def compacted(gone: str, new: str) -> list[Action]:
 
 
 def test_commits_of_a_run_are_those_that_change_no_data_and_its_restores(tmp_path: Path) -> None:
-    """Other writes of the session meanwhile have its userMetadata too; others may say anything."""
+    """Other writes of the same session have its userMetadata too; other writers may write anything."""
     infos: list[Any] = ["said", [], {"operation": "RESTORE"}, {"userMetadata": {"by": "me"}}]
     write_log(
         tmp_path,

@@ -1,4 +1,4 @@
-"""Commits whose answer a store loses: Delta takes its own for another writer's, and a run doesn't."""
+"""Commits whose answer a store loses: Delta takes its own commit for another writer's, a run doesn't."""
 
 import functools
 from pathlib import Path
@@ -19,10 +19,10 @@ from tests.rows import on_disk
 @pytest.mark.parametrize(
     ("strategy", "by"), [("arrow", ()), ("optimize", ()), *nightly(("rewrite", ()), ("optimize", ("id",)))]
 )
-def test_a_run_takes_its_own_commit_for_done(
+def test_a_run_recognizes_its_own_commit(
     spark: SparkSession, changed: Path, strategy: str, by: tuple[str, ...]
 ) -> None:
-    """Though OPTIMIZE finds files to sort by `id` whenever it is run."""
+    """Even if OPTIMIZE finds files to sort by `id` every time it runs."""
     plan, rows = open_table(changed, spark).plan_compaction(zorder_by=by), on_disk(changed)
     lose_answers(spark, changed)
     result = plan.run(strategy=strategy)
@@ -38,7 +38,7 @@ def test_batches_go_on_after_a_lost_answer(spark: SparkSession, changed: Path, b
     assert plan.num_batches == 3
     lose_answers(spark, changed)
     result = plan.run(strategy="optimize")
-    # A Z-order sorts the first one again.
+    # A Z-order sorts the first batch again.
     assert (result.versions, result.as_planned) == (((5, 6, 7, 8), False) if by else ((5, 6, 7), True))
     assert (result.verified, result.conflicts, result.num_bins) == (True, (), 3)
     assert sum(result.batches["seconds"].to_pylist()) <= result.seconds
@@ -46,7 +46,7 @@ def test_batches_go_on_after_a_lost_answer(spark: SparkSession, changed: Path, b
 
 
 @pytest.mark.parametrize("by_delta", [False, *nightly(True)])
-def test_a_restore_takes_its_own_commit_for_done(
+def test_a_restore_recognizes_its_own_commit(
     spark: SparkSession, changed: Path, monkeypatch: pytest.MonkeyPatch, by_delta: bool
 ) -> None:
     if by_delta:
@@ -65,7 +65,7 @@ def test_a_restore_takes_its_own_commit_for_done(
 
 @pytest.mark.nightly
 def test_a_vacuum_names_all_commits_that_it_made(spark: SparkSession, changed: Path, confs: Any) -> None:
-    """They have no file actions, so Delta makes one more and finds no conflict."""
+    """These commits have no file actions, so Delta finds no conflict and commits once more."""
     confs("spark.databricks.delta.vacuum.logging.enabled", "true")
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     open_table(changed, spark).plan_compaction().run(strategy="arrow", verify=False)
@@ -77,7 +77,7 @@ def test_a_vacuum_names_all_commits_that_it_made(spark: SparkSession, changed: P
     assert operations[6:] == ["VACUUM START", "VACUUM START", "VACUUM END"]
 
 
-# A log store of Delta for local disks, which stays that of one table as long as Delta has its log in memory.
+# A log store of Delta for local disks; a table keeps it as long as Delta has the table's log in memory.
 _JAVA = """
 import java.lang.reflect.Field;
 import java.util.Iterator;
@@ -115,14 +115,14 @@ public class Losing {
 
 
 def lose_answers(spark: SparkSession, table: Path, number: int = 1) -> None:
-    """Lose the answers to the next commits of a table on a local disk, as the tries to make them come."""
+    """Lose the answers to the next `number` commits of a table on a local disk."""
     log = java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, str(table))
     _losing(spark).lose(log, number)
 
 
 @functools.cache
 def _losing(spark: SparkSession) -> Any:
-    """Compile it by the compiler that Spark has for its queries."""
+    """Compile `_JAVA` with the compiler that Spark uses for its queries."""
     compiler = java_class(spark, "org.codehaus.janino.SimpleCompiler")()
     delta_logs = getattr(java_class(spark, "org.apache.spark.sql.delta.DeltaLog$"), "MODULE$")
     compiler.setParentClassLoader(delta_logs.getClass().getClassLoader())

@@ -1,4 +1,4 @@
-"""What OPTIMIZE and REORG do is what the plan said; which strategy "auto" picks."""
+"""OPTIMIZE and REORG do what was planned, and "auto" picks a strategy that can."""
 
 import json
 import re
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def assert_done_as_planned(table: Path, plan: CompactionPlan, result: CompactionResult) -> None:
-    """The commit, read word for word, did what the plan said, and the result tells the same."""
+    """Assert that the commit's actions and the result are as planned."""
     version = plan.version + 1
     assert result.versions == (version,)
     adds, removes = handmade.actions_of(table, version, "add"), handmade.actions_of(table, version, "remove")
@@ -44,7 +44,7 @@ def assert_done_as_planned(table: Path, plan: CompactionPlan, result: Compaction
 
 @pytest.mark.works("local disk", "optimize")
 def test_several_bins_a_partition_are_filled_as_planned(changed: Path, confs: SetConf) -> None:
-    # One task writes a bin, though it is divided to be read.
+    # One task writes a bin, although several tasks read it.
     confs("spark.databricks.delta.optimize.repartition.enabled", "true")
     plan = open_table(changed).plan_compaction(max_file_size="10 KiB")
     assert max(Counter(plan.bins["partition.part"].to_pylist()).values()) >= 2
@@ -138,7 +138,7 @@ def test_auto_goes_by_arrows_refusals(changed: Path) -> None:
     assert re.match("optimize, because .*feature typeWidening", result.reason)
 
 
-def test_where_all_is_refused_it_is_optimize(spark: SparkSession, tmp_path: Path, confs: SetConf) -> None:
+def test_auto_is_optimize_if_arrow_refuses_all(spark: SparkSession, tmp_path: Path, confs: SetConf) -> None:
     folder = tmp_path / "table"
     for codec, files, rows in (("snappy", 3, 30_000), ("lz4", 2, 20)):
         confs("spark.sql.parquet.compression.codec", codec)
@@ -207,7 +207,7 @@ def test_a_purge_is_proved_and_can_be_cancelled(spark: SparkSession, tmp_path: P
             },
             (2, []),
         ),
-        # Once the property was unset, and once the feature rowTracking was dropped.
+        # After the property was unset, or the feature rowTracking was dropped.
         ("_change_type", {}, (4, [])),
         *nightly(
             ("_change_type", {}, (7, ["changeDataFeed"])),

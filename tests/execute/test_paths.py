@@ -1,4 +1,4 @@
-"""Tables whose logs name files by every kind of path: what Delta reads is compacted, nothing else touched."""
+"""Tables whose logs have every kind of path: the files that Delta reads are compacted, no others."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.chance import nightly
 from tests.folders import listing
 from tests.rows import texts
 
-# Paths of a file n, in the folder f of the table t or in the folder o beside it, both in the folder b.
+# Paths of file {n}: in the partition folder {f} of table t, or in the folder o beside it; {b} holds both.
 FORMS = [
     *("{f}{n}", "{b}/t/{f}{n}", "file:{b}/t/{f}{n}", "file:{b}/link/{f}{n}", "{f}%66{n}", "{f}a%2525{n}"),
     *("../o/{n}", "{b}/o/{n}", "file:{b}/o/{n}", "sub/{n}", "_hidden/{n}", "o%2F..%2F..%2Fo%2F{n}"),
@@ -56,7 +56,7 @@ class World:
 
 
 def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
-    """Delta and the kit agree of a table; a compaction keeps its content and stays in its folder."""
+    """Assert that Delta and the kit agree on a table, and a compaction keeps the content and stays inside."""
     table, before, outside = open_table(world.table, spark), texts(spark, world.table), world.outside()
 
     def real_places(paths: pa.Array) -> set[str]:
@@ -67,7 +67,7 @@ def check_compaction(spark: SparkSession, world: World, strategy: str) -> None:
     kits = zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True)
     assert sorted(kits) == sorted(deltas_view.live_files(spark, world.table))
     live_now = real_places(files["path"])
-    # Delta's tables name their input files by path, not by URI.
+    # `inputFiles` of a Delta table returns paths, not encoded URIs.
     uris = spark.read.format("delta").load(str(table.path)).inputFiles()
     assert live_now == {os.path.realpath(uri.removeprefix("file:").removeprefix("//")) for uri in uris}
 
@@ -99,7 +99,7 @@ def test_paths_of_every_kind_are_read_and_compacted_as_delta_does(
     world = World(tmp_path, partitioned=True)
     forms = [form for form in FORMS if with_link or "/link/" not in form]
     files = [(number, form, "12"[number % 2]) for number, form in enumerate(forms)]
-    # To Delta some of these are the paths that were added, and some are other ones.
+    # For Delta some of these paths name files that were added, and some name other files.
     removes = [handmade.remove(world.path(number, FORMS[0], value)) for number, _, value in files[::3]]
     world.write([world.add(*file) for file in files], removes)
     check_compaction(spark, world, strategy)

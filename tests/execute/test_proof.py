@@ -1,4 +1,4 @@
-"""No commit stays whose content was not compared, whatever comes in between."""
+"""A commit stays only if its content was compared, whatever happens in between."""
 
 import importlib.util
 import signal
@@ -70,7 +70,7 @@ def test_content_that_changes_is_noticed_and_undone(
     changed: Path, tmp_path: Path, strategy: str, is_clustered: bool, outcome: str
 ) -> None:
     folder = clustered_table(tmp_path / "clustered") if is_clustered else changed
-    # Delta refuses what is older than the retention, unless it is the latest.
+    # Delta refuses versions that are older than the retention, except for the latest.
     age(folder, 10)
     plan = open_table(folder).plan_compaction(batch_size=1 if "8" in outcome else None)
     before, paths = data_files(folder), live(folder)
@@ -118,7 +118,7 @@ def test_outputs_that_can_not_be_read_are_undone(changed: Path, confs: SetConf) 
 
 @pytest.mark.nightly
 def test_what_can_be_neither_proved_nor_undone_is_told(changed: Path) -> None:
-    """As when somebody vacuums with no retention."""
+    """This happens if somebody vacuums without a retention."""
     plan = open_table(changed).plan_compaction()
     first = changed / plan.files["path"].to_pylist()[0]
 
@@ -143,12 +143,12 @@ def test_what_another_writer_commits_as_a_run_is_undone_is_brought_back(
         if not restored:
             handmade.write_commit(changed, 6, [appended])
         restored.append(version)
-        # Ctrl-C stops no undo.
+        # Ctrl-C doesn't stop the undo.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         if by_spark:
             restore(spark, table, version)
             return
-        # The same, for much less.
+        # deltalake does the same restore at much lower cost.
         tag = {"userMetadata": spark.conf.get("spark.databricks.delta.commitInfo.userMetadata")}
         DeltaTable(changed).restore(version, commit_properties=CommitProperties(custom_metadata=tag))
         raise {4: Py4JError, 6: ConnectionError}[version]("The answer was lost.")

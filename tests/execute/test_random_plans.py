@@ -1,4 +1,4 @@
-"""Random tables, and mapped and clustered ones changed at random, are optimized as had been planned."""
+"""Random tables, and randomly changed tables with column mapping or clustering, are optimized as planned."""
 
 import random
 import shutil
@@ -41,7 +41,7 @@ class Commit(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What OPTIMIZE told, and what it did to a table."""
+    """The metrics that OPTIMIZE returned, and its commits to a table."""
 
     table: Path
     metrics: dict[str, Any]
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
     @property
     def outputs(self) -> Counter[frozenset[int]]:
-        """The numbers of the files whose rows each added file holds."""
+        """For each added file, the numbers of the files that its rows come from."""
         paths = [self.table / unquote(add["path"]) for commit in self.commits for add in commit.adds]
         ids = (pq.ParquetFile(path).read(["id"])["id"].to_pylist() for path in paths)
         return Counter(map(files_of, ids))
@@ -72,7 +72,7 @@ def run_statement(spark: SparkSession, table: Path, statement: str) -> Outcome:
 
 
 def assert_same_files(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
-    """The files of the plan are gone, with their vectors, batch by batch."""
+    """Assert that the planned files were removed, with their deletion vectors, batch by batch."""
     removed = [{remove["path"] for remove in commit.removes} for commit in outcome.commits]
     assert set(plan.files["path"].to_pylist()) == set().union(*removed)
     assert sum(map(len, removed)) == len(outcome.removes)
@@ -92,7 +92,7 @@ def assert_same_files(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) ->
 
 
 def assert_same_bins(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
-    """The rows of each bin, and no others, are in one file."""
+    """Assert that the rows of each bin, and no others, are in one added file."""
     files = {file.path: file for file in recipe.files}
     bins: dict[int, set[int]] = {}
     for planned in plan.files.to_pylist():
@@ -103,7 +103,7 @@ def assert_same_bins(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> 
 
 
 def assert_same_metrics(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) -> None:
-    """OPTIMIZE's result says what the plan said that it would say, and so does the history."""
+    """Assert that OPTIMIZE's result and the table's history have the planned metrics."""
     assert plan.metrics == {name: outcome.metrics[name] for name in plan.metrics}
     if not plan.exact.commits:
         return
@@ -116,19 +116,19 @@ def assert_same_metrics(recipe: Recipe, plan: CompactionPlan, outcome: Outcome) 
 
 
 def check(recipe: Recipe, plan: CompactionPlan | None, outcome: Outcome) -> None:
-    """Whatever the plan says is certain has come about."""
+    """Assert everything that is certain according to the plan."""
     if plan is None:
         assert not outcome.commits
         return
     assert_same_bins(recipe, plan, outcome)
-    # A file that the log doesn't count the rows of may have none.
+    # A file without a row count in the log may have no rows.
     if plan.exact.num_files_added:
         assert_same_files(recipe, plan, outcome)
         assert_same_metrics(recipe, plan, outcome)
 
 
 def play(spark: SparkSession, folder: Path, recipe: Recipe) -> bool:
-    """Make a table, plan it, and let Delta do it; returns whether it had anything to do."""
+    """Write, plan and optimize a table, and compare; return whether OPTIMIZE committed anything."""
     table, where = folder / str(recipe.seed), f" WHERE {recipe.where}" if recipe.where else ""
     recipe.write(table)
     with session_confs(spark, SETTINGS | recipe.confs):
@@ -147,19 +147,19 @@ def play(spark: SparkSession, folder: Path, recipe: Recipe) -> bool:
 
 @pytest.mark.long
 def test_random_plans_come_true(spark: SparkSession, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    # In 26 an empty value, in 67 the sign of a zero, and in 101 a setting keeps files of one value apart.
+    # Equal values are kept apart: in 26 by an empty value, in 67 by the sign of zero, in 101 by a setting.
     seeds = range(500) if pytestconfig.getoption("long") else [2, 26, 67, 101]
 
     def share(worker: int) -> int:
         session = spark.newSession()
         return sum(play(session, tmp_path, random_recipe(seed)) for seed in seeds[worker::2])
 
-    # Two at a time: Spark plans each one's queries on one core.
+    # Two at a time, because Spark plans a query on one core.
     with ThreadPoolExecutor(2) as pool:
         try:
             rewritten = sum(pool.map(share, range(2)))
         finally:
-            # PySpark takes the session that last made a DataFrame for the active one, in all threads.
+            # In all threads, PySpark's active session is the one that last made a DataFrame.
             spark.createDataFrame([], "id long")
     assert rewritten > len(seeds) // 2
 
@@ -168,7 +168,7 @@ COLUMNS = """
     id BIGINT, p INT, n STRUCT<x: INT, Y: STRING>, a ARRAY<STRUCT<u: INT, v: INT>>,
     m MAP<STRING, STRUCT<k: INT, l: INT>>, `d.d` INT
 """
-# A row of any of these columns.
+# A row with these columns: `append` replaces # by the id, and @ by the id modulo 3.
 ROW = (
     '{"id": #, "p": @, "n": {"x": #, "Y": "#"}, "a": [{"u": #, "v": #}],'
     ' "m": {"k": {"k": #, "l": #}}, "d.d": #}'
@@ -179,7 +179,7 @@ CUBE = "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize"
 
 
 def append(spark: SparkSession, path: Path, num_rows: int, num_files: int) -> None:
-    """Append rows of the columns that the table has now."""
+    """Append rows with the table's current columns."""
     schema = spark.read.format("delta").load(str(path)).schema
     texts = F.expr(f"REPLACE(REPLACE('{ROW}', '#', id), '@', id % 3)")
     rows = spark.range(num_rows).select(F.from_json(texts, schema).alias("row")).select("row.*")
@@ -220,7 +220,7 @@ def test_random_tables_are_optimized_and_purged_as_planned(
         elif step == "delete":
             spark.sql(f"DELETE FROM {name} WHERE id % {draw.randint(2, 99)} = 1")
         elif step == "alter":
-            # The columns may be gone, and a partitioned table takes none.
+            # The columns may be gone, and a partitioned table can't be clustered.
             with suppress(AnalysisException):
                 spark.sql(f"ALTER TABLE {name} CLUSTER BY {draw.choice(CLUSTERINGS)}")
         else:
@@ -251,7 +251,7 @@ def compare(spark: SparkSession, path: Path, draw: random.Random, step: str) -> 
     assert removed == sorted(plan.files["path"].to_pylist())
     predicted, found = plan.metrics, outcome.metrics
     if plan.clustered_by:
-        # The number of outputs is predicted.
+        # The plan only predicts the number of outputs.
         predicted["numFilesAdded"] = found["numFilesAdded"]
         stats = predicted.pop("clusteringStats")
         assert stats == {name: found["clusteringStats"][name] for name in stats}

@@ -1,4 +1,4 @@
-"""Plans run by the strategy "rewrite": the same rows in other files, whoever writes meanwhile."""
+"""Plans that strategy "rewrite" runs: the rows stay the same, even if others write meanwhile."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def assert_rewritten(table: Path, plan: CompactionPlan, result: CompactionResult, version: int) -> None:
-    """One commit took all files of the plan's partitions and changed no data, and the result tells it."""
+    """Assert that one commit removed all planned files without a data change, as the result says."""
     assert (result.strategy, result.versions, result.verified) == ("rewrite", (version,), True)
     adds, removes = actions_of(table, version, "add"), actions_of(table, version, "remove")
     assert not any(action["dataChange"] for action in adds + removes)
@@ -36,7 +36,7 @@ def assert_rewritten(table: Path, plan: CompactionPlan, result: CompactionResult
 
 
 def just_before_delta_begins(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
-    """Do something when the rows to be read are settled, and Delta's transaction hasn't begun."""
+    """Call `act` after the rows to read are chosen and before Delta's transaction begins."""
     write = rewrite.overwrite
 
     def late(*arguments: Any) -> None:
@@ -62,7 +62,7 @@ ODD = ["a b", "100%", "x:y", "n/m", "k=v", "ü", "it's", 'say "so"', "a%20b", "#
 
 @pytest.mark.nightly
 def test_partitions_of_odd_values_are_replaced_one_by_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Two files in each of 14 partitions by values of many types, some of which SQL takes amiss."""
+    """Two files in each of 14 partitions, by values of many types, some of which need escaping in SQL."""
     folder = tmp_path / "odd names: 100% [x]"
     values = spark.createDataFrame(list(enumerate(ODD)), "i int, odd string").selectExpr(
         "IF(i % 5 = 0, NULL, i % 2) n",
@@ -73,7 +73,7 @@ def test_partitions_of_odd_values_are_replaced_one_by_one(spark: SparkSession, t
         "ARRAY(TRUE, FALSE, NULL)[i % 3] b",
         "odd `odd text`",
     )
-    # Two tasks that hold each partition once.
+    # Each of the two tasks writes one file of each partition.
     twice = spark.range(0, 2, 1, 2).crossJoin(broadcast(values))
     writer = twice.write.format("delta").option("delta.columnMapping.mode", "name")
     writer.partitionBy(*values.columns).save(str(folder))
@@ -90,14 +90,14 @@ def test_partitions_of_odd_values_are_replaced_one_by_one(spark: SparkSession, t
 
 
 @pytest.mark.works("local disk", "rewrite")
-def test_partitions_with_bins_alone_are_touched(changed: Path) -> None:
+def test_only_partitions_with_bins_are_rewritten(changed: Path) -> None:
     table = open_table(changed)
     plan = table.plan_compaction(where="part = 'p0001'")
     assert_rewritten(changed, plan, plan.run(strategy="rewrite"), 5)
     assert {add["partitionValues"]["part"] for add in actions_of(changed, 5, "add")} == {"p0001"}
     assert "predicate" in json.dumps(actions_of(changed, 5, "commitInfo"))
     rest = table.plan_compaction()
-    # What the first run made is alone in its partition.
+    # The output of the first run is the only file in its partition.
     assert set(rest.bins["partition.part"].to_pylist()) == {"p0000", "p0002"}
     refused(plan.run, errors.StalePlanError, "the table is at 5: make a new plan", strategy="rewrite")
 
@@ -126,7 +126,7 @@ def test_rows_appended_a_moment_before_it_begins_survive(
     assert texts(spark, flat) == sorted(str(Row(id=i)) for i in range(70))
 
 
-def test_numbers_given_by_an_identity_column_a_moment_before_it_begins_are_no_other_columns(
+def test_new_numbers_of_an_identity_column_are_no_change_of_columns(
     spark: SparkSession, flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = handmade.metadata(of_columns={"delta.identity.highWaterMark": 70})
@@ -138,12 +138,12 @@ def test_numbers_given_by_an_identity_column_a_moment_before_it_begins_are_no_ot
 
 
 @pytest.mark.nightly
-def test_what_the_session_has_cached_is_not_what_is_written(spark: SparkSession, flat: Path) -> None:
+def test_rows_are_not_read_from_the_cache_of_the_session(spark: SparkSession, flat: Path) -> None:
     cached = spark.read.format("delta").load(str(flat)).cache()
     try:
         assert cached.count() == 60
         handmade.write_commit(flat, 1, [handmade.write_data(flat, "more.parquet", rows_from(60))])
-        # The trap is there: the session reads on from what it has.
+        # The trap works: the session still reads from its cache.
         assert spark.read.format("delta").load(str(flat)).count() == 60
         open_table(flat).plan_compaction().run(strategy="rewrite", verify=False)
     finally:
@@ -185,7 +185,7 @@ def test_after_a_cancelled_run_settings_come_back(spark: SparkSession, changed: 
 
     def stop(progress: Progress) -> None:
         seen.append(progress)
-        # The first is before Delta begins; few tasks can be over between two looks.
+        # The first report comes before Delta begins; only few tasks can end between two reports.
         if len(seen) == 2:
             raise KeyboardInterrupt
 
@@ -199,10 +199,10 @@ def test_after_a_cancelled_run_settings_come_back(spark: SparkSession, changed: 
 
 
 @pytest.mark.nightly
-def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
-    """Generated columns, one of them a partition's; identity, defaults, constraints, lengths, a feed."""
+def test_rewrite_keeps_table_features(spark: SparkSession, tmp_path: Path) -> None:
+    """Generated columns, one of them a partition column; identity, defaults, constraints, lengths, a feed."""
     name = f"delta.`{tmp_path / 't'}`"
-    # Not by SQL, which knows such columns since Spark 4.2.
+    # Not in SQL, which supports such columns only since Spark 4.2.
     made = DeltaTable.create(spark).location(str(tmp_path / "t")).addColumn("d", "INT")
     made = made.addColumn("t", "TIMESTAMP").addColumn("id", "BIGINT", nullable=False)
     made = made.addColumn("c", "CHAR(4)").addColumn("v", "VARCHAR(4)")
@@ -226,7 +226,7 @@ def test_features_that_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
     assert feed.option("startingVersion", plan.version + 1).load(str(table.path)).count() == 0
 
 
-def test_a_write_that_the_session_names_is_still_to_come(
+def test_a_run_does_not_use_up_the_txn_version_of_the_session(
     spark: SparkSession, flat: Path, confs: SetConf
 ) -> None:
     for name, value in (("txnAppId", "nightly"), ("txnVersion", "7")):
@@ -236,7 +236,7 @@ def test_a_write_that_the_session_names_is_still_to_come(
         result = table.plan_compaction(max_file_size="1 GiB").run(strategy="rewrite")
         assert result.versions == (version,)
         spark.range(100, 110).write.format("delta").mode("append").save(str(flat))
-    # The second one of this name is the one that Delta leaves out.
+    # Delta leaves out the second append, because it has the same txnAppId and txnVersion.
     assert spark.read.format("delta").load(str(flat)).count() == 70
 
 

@@ -43,9 +43,9 @@ def stop_at(step: str, error: type[BaseException]) -> Callable[[Progress], None]
 
 @pytest.fixture
 def many_bins(tmp_path: Path) -> Path:
-    """16 partitions of 3 files, which is time enough between the first bin and the commit.
+    """16 partitions of 3 files, so that enough time passes between the first bin and the commit.
 
-    In two of them two rows are deleted by vectors.
+    In two partitions, a deletion vector deletes two rows.
     """
     folder = Path(datasets.shaped_table(tmp_path / "table", partitions=16, files=3, rows=30, commits=2))
     actions = [handmade.protocol(features=["deletionVectors"])]
@@ -58,11 +58,9 @@ def many_bins(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("strategy", ["arrow", *nightly("optimize", "rewrite")])
-def test_a_commit_that_cleans_the_log_of_all_before_it_is_a_run_as_others(
-    tmp_path: Path, strategy: str
-) -> None:
+def test_a_run_succeeds_though_its_commit_deletes_the_log_before_it(tmp_path: Path, strategy: str) -> None:
     folder = Path(datasets.shaped_table(tmp_path / "table", partitions=0, files=9, rows=5, commits=9))
-    # With version 10 Delta writes a checkpoint, and deletes what is older than 30 days.
+    # With version 10 Delta writes a checkpoint and deletes log files older than 30 days.
     age(folder, 40)
     table = open_table(folder)
     plan = table.plan_compaction()
@@ -75,7 +73,7 @@ def test_a_commit_that_cleans_the_log_of_all_before_it_is_a_run_as_others(
 
 
 @pytest.mark.parametrize("strategy", ["arrow", "optimize", *nightly("rewrite")])
-def test_each_step_is_told_from_the_first_moment_with_its_own_measure_and_settings_come_back(
+def test_progress_of_each_step_is_reported_from_its_start_and_settings_come_back(
     spark: SparkSession, many_bins: Path, confs: SetConf, strategy: str
 ) -> None:
     confs(f"{CONF}.minFileSize", "123456")
@@ -87,7 +85,7 @@ def test_each_step_is_told_from_the_first_moment_with_its_own_measure_and_settin
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
     first = {progress.step: progress for progress in reversed(seen)}
-    # Delta's own commit of so few files can be over between two looks.
+    # Delta's own commit of so few files can end between two reports.
     committing = ["Committing"] if strategy == "arrow" else []
     told = dict.fromkeys(progress.step for progress in seen if committing or progress.step != "Committing")
     assert list(told) == ["Preparing", "Rewriting", "Comparing the content", *committing, "Done"]
@@ -136,7 +134,7 @@ def test_optimize_that_is_cancelled_changes_nothing_and_says_which_files_are_lef
     said = refused(run, RunCancelled, "nothing was committed, the table is as it was", progress=progress)
     assert folders.listing(many_bins / "_delta_log") == log_before
     assert table.files().to_arrow() == before
-    # Delta doesn't delete what tasks of OPTIMIZE have written.
+    # Delta doesn't delete the files that tasks of OPTIMIZE have written.
     left = folders.data_files(many_bins) - files_before
     told = re.search(r"; (\d+) new files? \(.* to no version, and VACUUM deletes", str(said))
     assert told is not None
@@ -147,7 +145,7 @@ def test_optimize_that_is_cancelled_changes_nothing_and_says_which_files_are_lef
 
 @pytest.mark.nightly
 def test_cancelled_runs_leave_no_new_file(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    """A Python worker goes on with its task for a while after that was cancelled."""
+    """A Python worker continues its task for a while after the task was cancelled."""
     folder = Path(datasets.shaped_table(tmp_path / "table", partitions=150, files=2, rows=4))
     before = folders.listing(folder).keys()
     moments = random.Random(4)
@@ -179,7 +177,7 @@ def test_what_another_writer_appends_is_kept_and_what_it_removes_is_left_out(
     plan = table.plan_compaction()
     removed = plan.files["path"].to_pylist()[0]
     rows = pq.ParquetFile(many_bins / removed).read()
-    # OPTIMIZE looks again for what is left of a bin, and would take a file of the same partition too.
+    # OPTIMIZE searches again for the rest of a bin, and would take a new file of the same partition too.
     actions = [handmade.write_data(many_bins, "part=new/f.parquet", rows, {"part": "new"})]
     if removes:
         actions.append(handmade.remove(removed, int(time.time() * 1000)))
@@ -191,18 +189,18 @@ def test_what_another_writer_appends_is_kept_and_what_it_removes_is_left_out(
     assert ("1 with other writers" in result.summary()) == removes
     ends = (result.sizes_before, result.versions[0] - 1), (result.sizes_after, result.versions[-1])
     assert all(sizes.sum() == table.files(version).sizes.sum() for sizes, version in ends)
-    # What was appended was not touched, and is not compared. Each of 16 bins is one file now.
+    # The appended file was neither rewritten nor compared. Each of the 16 bins is one file now.
     assert result.fingerprint is not None
     assert result.fingerprint.num_rows == 16 * 3 * 30 - 4 - 30 * removes
     files = table.files()
     assert (files.num_files, removed in files.to_arrow()["path"].to_pylist()) == (16 + 1, False)
     if strategy == "arrow" and removes:
-        # What was written of the other 15 bins is committed, and not written again.
+        # The outputs of the other 15 bins are committed, and not written again.
         assert result.batches["num_files_added"].to_pylist() == [15, 1]
 
 
 @pytest.mark.parametrize("strategy", ["optimize", *nightly("rewrite")])
-def test_what_another_thread_does_in_the_session_is_its_own(
+def test_another_thread_keeps_its_settings_and_its_commit(
     spark: SparkSession, changed: Path, confs: SetConf, strategy: str
 ) -> None:
     settings = {f"{CONF}.minFileSize": "123456", "spark.sql.sources.partitionOverwriteMode": "dynamic"}
@@ -210,12 +208,12 @@ def test_what_another_thread_does_in_the_session_is_its_own(
         confs(key, value)
     plan = open_table(changed, spark).plan_compaction(where="part <> 'p0002'", min_file_size="1 MiB")
     seen, found = list[Progress](), dict[str, str | None]()
-    # RDDs make DataFrames of the session that was made last.
+    # RDDs make DataFrames in the session that was created last.
     SparkSession(spark.sparkContext, spark._jsparkSession)
 
     def compact_the_rest(progress: Progress) -> None:
         seen.append(progress)
-        # The first is before anything is run.
+        # The first report comes before anything runs.
         if len(seen) == 2:
             found.update({key: spark.conf.get(key) for key in settings})
             spark.sql(f"OPTIMIZE delta.`{changed}` WHERE part = 'p0002'").collect()
@@ -231,7 +229,7 @@ def test_what_another_thread_does_in_the_session_is_its_own(
     confs(f"{CONF}.minFileSize", "654321")
     frame = spark.sparkContext.parallelize([(1,)]).toDF("id INT")
     assert frame.sparkSession.conf.get(f"{CONF}.minFileSize") == "654321"
-    # PySpark takes the session that last made a DataFrame for the active one.
+    # PySpark's active session is the one that last made a DataFrame.
     spark.createDataFrame([], "id INT")
 
 
@@ -243,7 +241,7 @@ def test_a_writer_who_takes_everything_wins(changed: Path, strategy: str) -> Non
     info = {"commitInfo": {"timestamp": now, "operation": "DELETE"}}
     act = commit_behind(changed, 5, [info, *(handmade.remove(path, now) for path in paths)])
     told = ["Another writer removed 21 of the plan's 21 files (DELETE, version 5), ", ": make a new plan; "]
-    # Spark's tasks leave what they wrote.
+    # Spark's tasks don't delete the files that they wrote.
     told += ["in its folder belong to no version, and VACUUM deletes them."] if strategy == "optimize" else []
     run = partial(plan.run, strategy=strategy, verify=False)
     refused(run, ConflictError, *told, progress=once_rewriting(act))
@@ -253,7 +251,7 @@ def test_a_writer_who_takes_everything_wins(changed: Path, strategy: str) -> Non
 def test_a_data_file_that_is_damaged_or_gone_stops_every_strategy(
     spark: SparkSession, tmp_path: Path, confs: SetConf
 ) -> None:
-    """Spark would pass over its rows, and a fingerprint before and after as well."""
+    """With ignoreCorruptFiles Spark would skip its rows, and so would the fingerprints of both sides."""
     confs("spark.sql.files.ignoreCorruptFiles", "true")
     folder = tmp_path / "table"
     spark.range(0, 20, 1, 2).write.format("delta").save(str(folder))
@@ -265,7 +263,7 @@ def test_a_data_file_that_is_damaged_or_gone_stops_every_strategy(
         as_it_was = "nothing was committed, the table is as it was: "
         return str(refused(plan.run, RunFailedError, as_it_was, *told, strategy=strategy, verify=False))
 
-    # Only Hadoop's checksum tells: the file itself can be read.
+    # Only Hadoop's checksum shows the damage; the file itself can be read.
     sums.write_bytes(sums.read_bytes()[:-1] + b"?")
     before = folders.data_files(folder)
     fail("arrow", f"{file.name} differs from its checksums")
@@ -286,7 +284,7 @@ def test_a_table_without_write_permission_is_refused_at_first(changed: Path) -> 
         for strategy in ("arrow", "optimize", "rewrite"):
             error = refused(plan.run, ReadOnlyTableError, f"{changed} {told}", strategy=strategy)
             assert isinstance(error, PermissionError)
-        # Planning and looking need no permission.
+        # Planning and reading need no write permission.
         assert open_table(changed).files().num_files == plan.source.num_files
     assert folders.listing(changed) == before
 

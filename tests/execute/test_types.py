@@ -1,4 +1,4 @@
-"""Every type that Delta has, by every strategy: the same rows, and stats as Delta makes them."""
+"""Every type of Delta, with every strategy: the rows stay the same, and stats are those of Delta."""
 
 import functools
 import json
@@ -45,7 +45,7 @@ PLAIN = (
     "id % 5 dropped",
     "CAST(id % 2 AS INT) p",
 )
-# What is at the ends of each type, by its column; others are null.
+# The extreme values of each type, by column; columns that are left out are null.
 LEAST = {
     "y": "CAST(-128 AS BYTE)",
     "h": "CAST(-32768 AS SHORT)",
@@ -97,7 +97,7 @@ def extremes(spark: SparkSession, rows: DataFrame) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A table of many types in 12 files, with mapped columns, in a time zone that tests have, too."""
+    """A table of many types in 12 files, with column mapping, in a time zone that the tests use too."""
     folder = tmp_path_factory.mktemp("typed") / "table"
     name = f"delta.`{folder}`"
     with session_confs(spark, {ZONE: "America/New_York"}):
@@ -136,7 +136,7 @@ def test_the_rows_are_the_same(
 ) -> None:
     table, result = compacted(strategy)
     assert (result.verified, result.as_planned, result.num_files_added) == (True, True, 2)
-    # DuckDB has read them.
+    # No reason means that DuckDB read the files.
     assert result.proof_reason == ""
     rows = texts(spark, table)
     assert (len(rows), rows) == (80 + 6 + 4, texts(spark, typed))
@@ -148,7 +148,7 @@ def test_the_rows_are_the_same(
 def test_merged_stats_are_those_that_delta_makes(compacted: Callable[[str], Compacted]) -> None:
     ours, theirs = (stats_of(*compacted(strategy)) for strategy in ("arrow", "optimize"))
     for ours_said, theirs_said in zip(ours, theirs, strict=True):
-        # Of the column that was added later most files say nothing.
+        # Most files have no stats of the column that was added later.
         assert all("added" in place for place in set(theirs_said) - set(ours_said))
         assert ours_said == {key: theirs_said[key] for key in ours_said}
 
@@ -170,6 +170,6 @@ def leaves(
         if isinstance(value, dict):
             yield from leaves(value, names, place)
         else:
-            # The same moment is written in the time zone of whoever writes.
+            # Writers write the same instant in different time zones.
             is_time = place[-1] == "t" and path != ("nullCount",)
             yield place, datetime.fromisoformat(value) if is_time else value

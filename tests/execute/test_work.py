@@ -38,7 +38,7 @@ class Stop(Exception):
 
 
 def test_jobs_that_failed_work_leaves_behind_are_over_when_its_error_is_told(spark: SparkSession) -> None:
-    """As OPTIMIZE leaves those of its other bins."""
+    """When OPTIMIZE fails, it leaves the jobs of its other bins behind."""
     tracker = spark.sparkContext.statusTracker()
     groups: list[str] = []
 

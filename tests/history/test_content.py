@@ -33,8 +33,8 @@ from tests.refusals import refused
 
 @pytest.fixture(scope="module")
 def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Overwritten, with dataChange=false but in version 2: 100 of 1,000 rows dropped (1), put back (2), a row
-    changed (3), the same in one file (4).
+    """Overwrites, with dataChange=false in versions 1, 3 and 4: version 1 drops 100 of 1,000 rows, 2 puts
+    them back, 3 changes a row, and 4 writes the same rows to one file.
     """
     table, now = tmp_path_factory.mktemp("claims") / "table", int(time.time() * 1_000)
     commits, live = list[list[handmade.Action]](), list[handmade.Action]()
@@ -68,13 +68,13 @@ def test_a_claim_to_change_no_data_proves_nothing_and_reading_the_rows_does(
             assert diff.same_content == words.startswith("the same")
     assert table.diff(1, 0).difference == "100 rows more"
     assert table.versions()["records_change"].to_pylist() == [1_000, -100, 100, 0, 0]
-    # A vacuum takes no such commit for a copy of what it deletes.
+    # A vacuum doesn't take such a commit for a copy of the deleted content.
     age(table.path, 1)
     later = datetime.now(UTC) + timedelta(days=6, minutes=1)
     vacuum = table.plan_vacuum(at=later)
     assert (vacuum.versions_lost, vacuum.content_survives_as) == ([0, 1, 2, 3], {})
     assert "same content can still be read" not in vacuum.explain()
-    # Nor does a later version's lack of the column make them the same.
+    # They still differ after a later version has dropped the column.
     handmade.write_commit(table.path, 5, [metadata({"note": "string"})])
     assert table.diff(2, 3, verify=True).same_content_by is None
     refused(
@@ -91,7 +91,7 @@ def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession,
     one = handmade.write_data(tmp_path, "a", pa.table({"id": [0]}), {"p": "1"})["add"]
     other = unchanged({"add": one | {"partitionValues": {"p": "2"}}})
     first = [metadata({"id": "long", "p": "string"}, ["p"]), {"add": one}]
-    # Then the column is in the file, and no partition column.
+    # Here p is a column in the file, not a partition column.
     whole = handmade.write_data(tmp_path, "b", pa.table({"id": [0], "p": ["1"]}))
     unpartitioned = [metadata({"id": "long", "p": "string"}), remove("a"), whole]
     null = [first[0], remove("b"), handmade.write_data(tmp_path, "c", pa.table({"id": [0]}))]
@@ -101,7 +101,7 @@ def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession,
     diff = table.diff(0, 1, verify=True)
     assert (diff.same_content_by, diff.difference) == (None, "other rows")
     assert table.diff(1, 2, verify=True).same_content_by == "identical files"
-    # Nor is it without a look at the rows.
+    # The log alone doesn't show that they are the same either.
     assert table.versions()["same_content_as"].to_pylist() == [None, 2, 1, None, None]
     by = [open_table(tmp_path).diff(0, version).same_content_by for version in (0, 1, 2)]
     assert by == ["identical files", None, None]
@@ -111,7 +111,7 @@ def test_a_file_in_another_partition_is_not_proved_the_same(spark: SparkSession,
 def test_columns_that_are_found_by_their_ids_are_compared(
     spark: SparkSession, tmp_path: Path, confs: SetConf
 ) -> None:
-    # Delta switches it on, and leaves it on, where it plans a read itself.
+    # Delta turns the setting on when it plans a read itself, and leaves it on.
     confs("spark.sql.parquet.fieldId.read.enabled", "false")
     known = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "col-1"}
     mapped = metadata(configuration={"delta.columnMapping.mode": "id"}, of_columns=known)
@@ -191,7 +191,7 @@ def test_a_commit_that_names_itself_a_rewrite_needs_row_counts_that_agree(
     vector = handmade.vector("0rJua", cardinality=3)
     first = add("a", records=before and before + 3, vector=vector)
     rewrite = map(unchanged, (remove("a", vector=vector), add("b", records=after)))
-    # As large a rewrite that sets other columns too.
+    # A rewrite with the same row counts that also changes the columns.
     other = metadata({"id": "long", "c": "long"}), *map(unchanged, (remove("b"), add("c", records=after)))
     info = {"commitInfo": INFOS[name]}
     table = open_table(write_log(tmp_path, [first], [info, *rewrite], [info, *other]))
@@ -233,7 +233,7 @@ def test_a_proof_after_the_commit_stays_with_the_open_table(changed: Path) -> No
     assert table.diff(6, 7).same_content_by == "row counts agree"
 
 
-# Commits: whether they say that they change data, their operation, the files live after them.
+# Each commit: its dataChange, its operation, and the files that are live after it.
 COMMITS = st.lists(
     st.tuples(st.booleans(), st.sampled_from(sorted(INFOS)), st.sets(st.sampled_from("abcdef"), min_size=1)),
     min_size=1,
@@ -262,7 +262,7 @@ def test_versions_with_the_same_content_have_the_same_files_or_as_many_rows_by_t
         assert (by == "identical files") == (states[one] == states[other])
         if by and by != "identical files":
             assert total(states[one] - states[other]) == total(states[other] - states[one])
-            # A proof of another number of rows is none.
+            # A proof of another number of rows doesn't count.
             assert by == "row counts agree"
             assert any(not changes and name not in ("WRITE", "none") for changes, name, _ in commits)
     for row in table.versions().to_pylist():

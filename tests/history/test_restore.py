@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def committed(table: Path, version: int) -> list[str]:
-    """The actions of a commit, without what differs each time, sorted."""
+    """Return the actions of a commit, sorted and without the fields that differ each time."""
 
     def constant(name: str, fields: dict[str, Any]) -> dict[str, Any]:
         left = {key: value for key, value in fields.items() if key not in ("timestamp", "txnId")}
@@ -196,11 +196,11 @@ def test_a_restore_whose_files_are_gone_lists_them_and_is_refused(
     assert again.missing == (gone,)
     assert gone in again.explain()
     before = folders.listing(table)
-    # The first plan looks again.
+    # The first plan checks again when it is run.
     for one in (plan, again):
         refused(one.run, errors.InvalidArgumentError, "can't be restored: 1 file that it needs is missing")
     assert folders.listing(table) == before
-    # Delta doesn't look for the files of deletion vectors.
+    # Delta doesn't check whether the files of deletion vectors exist.
     for file in table.glob("deletion_vector_*.bin"):
         file.unlink()
     missing = open_table(table, spark).plan_restore(1).missing
@@ -265,7 +265,7 @@ def test_a_restore_sets_columns_and_properties_back_and_says_so(spark: SparkSess
     assert plan.run().version == 2
     metadata = table.log.snapshot().metadata
     assert ([*metadata.physical_names], metadata.configuration) == (["id"], {})
-    # Where files differ too, it is said beside them.
+    # If files differ too, the plan says both.
     handmade.write_commit(tmp_path, 3, [more, add("b")])
     lines = table.plan_restore(0).explain().splitlines()
     assert (lines[0], words in lines) == ("RESTORE to version 0 would undo what version 3 did.", True)

@@ -39,7 +39,7 @@ def written(table: Path, *commits: list[handmade.Action]) -> Path:
 
 def test_what_a_version_needs_is_looked_for_where_it_is(tmp_path: Path) -> None:
     table = tmp_path / "table"
-    # "u" and 20 characters: a file named by their UUID; two vectors of it, at two offsets.
+    # "u": the last 20 characters are a UUID that names a file; it holds two vectors, at two offsets.
     first, second = (handmade.vector("ab^-aqEH.-t@S}K{vb[*k^", storage="u") | {"offset": n} for n in (1, 43))
     adds = [add(f"file://{tmp_path}/elsewhere"), add(".hidden", vector=first)]
     write_log(table, [*adds, add("_folder/a%20b", vector=second), add("s3a://elsewhere/not-looked-for")])
@@ -105,13 +105,13 @@ def test_the_guard_blocks_all_but_the_latest(tmp_path: Path, confs: SetConf) -> 
     for version, days in ((0, 8), (1, 6)):
         age_file(handmade.commit_path(table, version), days)
     assert column(table, "readable") == ["blocked", "yes", "yes"]
-    # What the guard refuses, and nobody can read without it either, has lost its files.
+    # A version that can't be read without the guard either is reported as missing files, not as blocked.
     lost = written(tmp_path / "lost", [add("a")], [handmade.remove("a"), add("b")])
     age_file(handmade.commit_path(lost, 0), 8)
     assert column(lost, "readable") == ["blocked", "yes"]
     (lost / "a").unlink()
     assert column(lost, "readable") == ["missing files", "yes"]
-    # b and c are live, so that nothing but the guard ends version 1.
+    # b and c are live, so only the guard limits how long version 1 can be read.
     ends = column(table, "timestamp")[1] + timedelta(days=7)
     assert column(table, "readable_until") == [None, ends, None]
     confs(GUARD, "false")
@@ -120,7 +120,7 @@ def test_the_guard_blocks_all_but_the_latest(tmp_path: Path, confs: SetConf) -> 
 
 
 def test_a_version_can_be_read_until_its_first_file_may_be_vacuumed(tmp_path: Path, confs: SetConf) -> None:
-    """A file goes when it was removed longer ago than the retention, and written longer ago, too."""
+    """VACUUM deletes a file that was both removed and written longer ago than the retention."""
     confs(GUARD, "false")
     draw, now = random.Random(11), datetime.now(UTC).replace(microsecond=0)
     modified = [now - timedelta(days=draw.choice([20, 20, 1])) for _ in range(75)]
@@ -132,7 +132,7 @@ def test_a_version_can_be_read_until_its_first_file_may_be_vacuumed(tmp_path: Pa
             at = now - timedelta(minutes=draw.randrange(10_000))
             commits[-1].append(remove(name, int(at.timestamp() * 1000)))
             live.remove(name)
-            # It was added by the version of its name.
+            # A file is named by the version that added it.
             for needs in ends[int(name) : version]:
                 needs.append(max(at, modified[int(name)]) + timedelta(days=7))
         live.append(str(version))
@@ -187,7 +187,7 @@ def test_history_says_what_describe_history_says(
     spark: SparkSession, copy_of: CopyOf, lived: Path, confs: SetConf
 ) -> None:
     table = copy_of(lived)
-    # As old as the one before: Delta makes times rise.
+    # As old as the commit before: Delta makes commit times increase.
     times = handmade.commit_path(table, 3).stat()
     os.utime(handmade.commit_path(table, 4), ns=(times.st_atime_ns, times.st_mtime_ns))
     confs("spark.databricks.delta.commitInfo.userMetadata", "a note")
@@ -228,7 +228,7 @@ def test_log_files_go_with_all_before_a_checkpoint_when_the_last_has_expired(tmp
         handmade.log_name(1, "checkpoint.parquet"): 4,
         handmade.log_name(4, "checkpoint.parquet"): None,
     }
-    # In whole days of UTC, and 30 of them are kept.
+    # Log files are kept for 30 days, and expire at midnight UTC.
     assert [(row["expires"] - midnight) / timedelta(days=1) for row in rows[:3]] == [-10, 0, 0]
     # Versions 1 to 3 go together, when the last of them has expired.
     assert going() == going(midnight + timedelta(days=19)) == [handmade.log_name(0)]
@@ -260,7 +260,7 @@ def test_delta_deletes_the_log_files_that_go(
         state = checkpoints.replay(commits[: version + 1])
         files |= zip(names, checkpoints.write_classic(tmp_path, version, state, parts=parts), strict=True)
     for name, path in files.items():
-        # Delta's checkpoint of version 5 ends another group, which stays.
+        # Delta's checkpoint of version 5 ends another group of log files, which stays.
         seconds = now - 86_400 * ({"4.json": 1} | days).get(name, 50 - int(name[0]))
         os.utime(path, (seconds, seconds))
     expiry = open_table(tmp_path).log_expiry()
@@ -294,7 +294,7 @@ def test_bytes_are_live_tombstoned_or_gone_and_orphans_are_apart(tmp_path: Path)
         tmp_path,
         [add("a", 1), add("b", 10)],
         [remove("a"), remove("b"), add("c", 100)],
-        # It comes back under a vector, and is one file all the time.
+        # b comes back with a deletion vector, and counts as one file all the time.
         [add("b", 10, vector=handmade.vector("0rJua"))],
     )
     for name in ("b", "c"):

@@ -15,7 +15,7 @@ def write_lines(table: Path, partition: str, lines: list[str]) -> None:
 
 
 def write_manifest(table: Path, version: int | None = None, partitions: set[str] | None = None) -> None:
-    """Write the manifests of a version's partitions; `partitions` confines it to some."""
+    """Write the manifests of a version's partitions; `partitions` limits them to some."""
     files = open_table(table).files(version)
     paths = list(map(unquote, files.to_arrow()["path"].to_pylist()))
     folders = partition_folders(files)

@@ -49,7 +49,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def second_time(act: Callable[[DataFrame], Fingerprint]) -> Callable[[DataFrame], Fingerprint]:
-    """A fingerprint that is computed the first time, and comes from `act` the second."""
+    """Return a function that computes a fingerprint the first time, and calls `act` the second time."""
     acts = iter([fingerprint, act])
     return lambda rows: next(acts)(rows)
 
@@ -182,7 +182,7 @@ def test_what_cant_be_converted_is_refused(codes: Path, tmp_path: Path) -> None:
     refused(without_zone, UnsupportedTableError, str(codes), "TIMESTAMP_NTZ: give day another type")
 
 
-# Before, Spark takes a folder that isn't of the type for null, and CONVERT refuses it.
+# Before Spark 4.0, a folder whose value isn't of the type is read as null, and CONVERT refuses it.
 @since_spark("4.0")
 def test_types_that_do_not_fit_the_folders_are_refused(codes: Path) -> None:
     types = "code DATE, day DATE"
@@ -191,7 +191,7 @@ def test_types_that_do_not_fit_the_folders_are_refused(codes: Path) -> None:
 
 
 def by_parts(table: Path, *more: list[handmade.Action], configuration: dict[str, str] | None = None) -> Path:
-    """A table by p: "01", "a b" and null; the second file of "01" replaces the first."""
+    """A table partitioned by p: "01", "a b" and null; the second file of "01" replaces the first."""
     parts = {"p=01/one": "01", "p=01/two": "01", "p=a b/x": "a b", "p=__HIVE_DEFAULT_PARTITION__/n": None}
     adds = {path: handmade.write_data(table, path, ROWS, {"p": value}) for path, value in parts.items()}
     for path, add in adds.items():
@@ -249,7 +249,7 @@ def test_nothing_is_moved_unless_the_rows_are_the_same_and_the_table_is_as_plann
         assert files_in(path) == before
     monkeypatch.setattr(conversion, "fingerprint", fingerprint)
 
-    # A run that was killed: planned again, it goes on.
+    # After a run was killed, a new plan does the rest.
     (plan.set_aside / "p=01").mkdir(parents=True)
     (path / "p=01/one").rename(plan.set_aside / "p=01/one")
     handmade.write_commit(path, 2, [handmade.write_data(path, "p=01/late", ROWS, {"p": "01"})])

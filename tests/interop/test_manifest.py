@@ -1,4 +1,4 @@
-"""Which version's files a manifest lists, and what its readers get; with Delta's GENERATE and with copies."""
+"""Which version's files a manifest lists, and what its readers get; written by GENERATE or by the tests."""
 
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ def states(found: ManifestCheck) -> dict[str, str]:
 
 @pytest.fixture
 def life(tmp_path: Path) -> Path:
-    """A table by p: a and b written (0), a appended to (1), a compacted (2), b changed (3)."""
+    """A table partitioned by p: version 0 writes a and b, 1 appends to a, 2 compacts a, 3 changes b."""
     table = tmp_path / "table"
     adds = {
         path: handmade.write_data(table, path, ROWS, {"p": path[2]})
@@ -67,7 +67,7 @@ def test_a_manifest_lists_the_files_of_the_version_it_was_generated_at(life: Pat
         assert states(found) == expected
 
 
-def test_partitions_of_different_versions_are_those_of_one_version_or_of_none(life: Path) -> None:
+def test_partitions_of_different_versions_may_match_one_version_or_none(life: Path) -> None:
     manifests.write_manifest(life, 3, {"p=a"})
     manifests.write_manifest(life, 0, {"p=b"})
     # The same as version 2: a was compacted by then, b changed after it.
@@ -92,12 +92,12 @@ def test_lines_that_are_too_many_too_few_or_misplaced_dont_match(life: Path) -> 
         found = check(life)
         assert (found.matches, found.version) == (False, version), lines
         assert (found.count("listed, not live"), found.count("live, not listed")) == (stale, missing), lines
-    # Each way to write a file's URI is the same file.
+    # All forms of a file's URI name the same file.
     (life.parent / "link").symlink_to(life)
     for place in (f"file://{life}", life, f"file:{life.parent}/link"):
         manifests.write_lines(life, "p=a", [f"{place}/p=a/12"])
         assert check(life).matches
-    # All files of a version, each in the other's partition.
+    # All files of a version, each listed in the other partition.
     for partition, line in (("p=a", b), ("p=b", a)):
         manifests.write_lines(life, partition, [line])
     assert (check(life).matches, check(life).version) == (False, None)
@@ -134,7 +134,7 @@ def test_rows_deleted_by_a_vector_are_listed(tmp_path: Path) -> None:
 def test_a_file_that_was_live_twice_and_a_table_without_files(tmp_path: Path) -> None:
     one, two = (handmade.write_data(tmp_path / "t", name, ROWS) for name in ("one", "two"))
     gone = [handmade.remove("one"), handmade.remove("two")]
-    # Delta takes such values in any case, and writes them to the log as they were given.
+    # Delta accepts such values in upper and lower case, and writes them to the log as given.
     properties = {interop.manifest.PROPERTY: "True", "delta.columnMapping.mode": "NONE"}
     kept = handmade.metadata(configuration=properties)
     handmade.write_log(tmp_path / "t", [one], [gone[0], two], [one, gone[1]], [gone[0], kept])
@@ -185,7 +185,7 @@ def test_odd_and_null_partitions_are_listed_as_delta_does(spark: SparkSession, t
     interop.generate_manifest(table)
     by_delta = manifests.read(path)
     assert check(path).matches
-    # The tests' own manifests are as Delta's.
+    # Manifests that the tests write equal Delta's.
     manifests.write_manifest(path)
     assert manifests.read(path) == by_delta
 

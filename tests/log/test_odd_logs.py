@@ -1,4 +1,4 @@
-"""Logs that are odd in one place: what isn't needed is null, what Delta reads is read, the rest is named.
+"""Logs with one odd part: unneeded fields become null, what Delta can read is read, the rest is an error.
 
 tests/test_fuzz.py damages logs in every way.
 """
@@ -27,7 +27,7 @@ INFOS = [
 
 
 def write(tmp_path: Path, *lines: str | bytes) -> Path:
-    """A table of three commits, of which the second ends with these lines."""
+    """Write a table of three commits; the second one ends with these lines."""
     table = handmade.write_log(tmp_path / "table", *([handmade.add(name)] for name in "abc"))
     with handmade.commit_path(table, 1).open("ab") as file:
         for line in lines:
@@ -49,7 +49,7 @@ def test_an_odd_commit_info_takes_nothing_down(tmp_path: Path) -> None:
 
 
 def test_an_action_that_is_null_is_none(tmp_path: Path) -> None:
-    """Some writers give each line the names of all actions."""
+    """Some writers put the names of all actions on each line, with null for most of them."""
     every = dict.fromkeys(("add", "remove", "metaData", "protocol", "commitInfo"))
     commits = [[handmade.add("a"), handmade.add("b")], [handmade.add("c")], [handmade.remove("c")]]
     plain, nulls = tmp_path / "plain", tmp_path / "nulls"
@@ -115,7 +115,7 @@ def test_a_table_that_needs_more_is_refused(tmp_path: Path) -> None:
     ("left", "words"),
     [
         *((share, "restore it from a backup") for share in (0.999, 0.6, 0.3)),
-        # pyarrow alone would end the process at a text that begins with null.
+        # Without a check, pyarrow would end the process on a text that begins with null.
         *((b"\n", "is empty"), (b"null\n", "is damaged")),
         (b'{"add":{"path":"a"\n"size":1}}', "is damaged"),
         (b'{"remove":{"path":"a"}}, {"remove":{"path":"b"}}', "is damaged"),

@@ -1,4 +1,4 @@
-"""Logs made at random, as valid ones may be, read version by version as Delta reads them."""
+"""Random valid logs are read version by version as Delta reads them."""
 
 import json
 import tempfile
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 Kind = Literal["classic", "parts", "v2 uuid.json", "v2 uuid.parquet", "v2 parquet"]
 MISSING, EMPTY = "a file is missing", "a file is empty"
 
-# Delta and the kit must keep every tombstone for the two to be compared.
+# Both Delta and the kit must keep every tombstone, so that they can be compared.
 FOREVER = {
     "delta.deletedFileRetentionDuration": "interval 36500 days",
     "delta.logRetentionDuration": "interval 36500 days",
@@ -134,7 +134,7 @@ def named(path: str, vector: str | None) -> deltas_view.Key:
 
 @st.composite
 def logs(draw: st.DrawFn, kind: Kind | None) -> Log:
-    """A log with checkpoints, the first of a kind; or with none."""
+    """Draw a log with checkpoints, one of them of `kind`; or without checkpoints if it is None."""
     v2 = kind is not None and kind.startswith("v2")
     upgrade = draw(st.sampled_from([0, 0, 1] if v2 else [0, 2, None]))
     commits = draw(histories(upgrade))
@@ -153,8 +153,8 @@ def logs(draw: st.DrawFn, kind: Kind | None) -> Log:
         Checkpoint(version, of_kind, draw(stats), draw(st.integers(0, 3)), draw(damages))
         for version, of_kind in made.items()
     ]
-    # What is there, what was, what never was, and nonsense. Delta waits for three seconds in case that the
-    # nonsense is being written just now.
+    # Checkpoints that exist, that are gone or never existed, and an incomplete hint. Delta waits for three
+    # seconds in case the incomplete hint is still being written.
     hints = [json.dumps({"version": version, "size": 1}) for version in [*made] * 3 + [0, 3, 100]]
     ranges = st.tuples(versions, versions).filter(lambda pair: pair[0] < pair[1])
     return Log(
@@ -172,7 +172,7 @@ def logs(draw: st.DrawFn, kind: Kind | None) -> Log:
 
 @st.composite
 def histories(draw: st.DrawFn, upgrade: int | None) -> list[list[Action]]:
-    """Commits that a writer may have made, one after the other; with table features from one of them on."""
+    """Draw commits as a writer may make them; the table has features from version `upgrade` on."""
     state = checkpoints.State()
     commits: list[list[Action]] = []
     for version in range(draw(st.integers(2, 8))):
@@ -186,7 +186,7 @@ def histories(draw: st.DrawFn, upgrade: int | None) -> list[list[Action]]:
         for path in draw(st.lists(st.sampled_from(PATHS), max_size=4, unique=True)):
             actions += draw(changes(state, path, upgraded))
         actions += draw(st.lists(st.sampled_from(OTHERS), max_size=2))
-        # Without any action a commit can't be told from one that lost them, and is refused.
+        # A commit without actions is refused, because it may have lost them.
         commits.append(draw(st.permutations(actions or OTHERS[:1])))
         state.apply(commits[-1])
     return commits
@@ -194,7 +194,7 @@ def histories(draw: st.DrawFn, upgrade: int | None) -> list[list[Action]]:
 
 @st.composite
 def metadata(draw: st.DrawFn, mapped: bool) -> Action:
-    """Any columns, which the files may have values of; under their physical names, if they can be mapped."""
+    """Draw any partition columns; if `mapped`, columns may have physical names."""
     partition_by = draw(st.sampled_from([[], ["p"], ["p", "x.y"], ["x.y"]]))
     action = handmade.metadata({"id": "long", "p": "string", "x.y": "integer"}, partition_by, FOREVER)
     if mapped and draw(st.booleans()):
@@ -209,7 +209,7 @@ def metadata(draw: st.DrawFn, mapped: bool) -> Action:
 
 @st.composite
 def changes(draw: st.DrawFn, state: checkpoints.State, path: str, with_vectors: bool) -> list[Action]:
-    """What one commit may say of a path: each vector at most once, and at most one of them live after."""
+    """Draw one commit's actions for a path: each vector at most once, and at most one of them live after."""
     live = next((file for file in state.live.values() if file["path"] == path), None)
     vector = draw(st.sampled_from(VECTORS)) if with_vectors else None
     new = handmade.add(path, draw(st.integers(0, 2**40)), None, None, vector)
@@ -220,7 +220,7 @@ def changes(draw: st.DrawFn, state: checkpoints.State, path: str, with_vectors: 
     timestamp = draw(st.sampled_from([None, 0, 1_700_000_000_000]))
     if live is None:
         unknown = handmade.remove(path, timestamp, vector)
-        # Of a file that is removed twice Delta tells two tombstones.
+        # Delta keeps two tombstones of a file that is removed twice.
         is_new = checkpoints.key(unknown["remove"]) not in state.dead
         return [draw(st.sampled_from([new, new, new, unknown if is_new else new]))]
     old = handmade.remove(path, timestamp, live.get("deletionVector"))
@@ -231,7 +231,7 @@ def changes(draw: st.DrawFn, state: checkpoints.State, path: str, with_vectors: 
 
 @st.composite
 def losses(draw: st.DrawFn, num_commits: int, complete: list[int]) -> set[int]:
-    """Commits that are gone: those up to a checkpoint, or one."""
+    """Draw the lost commits: none, those up to a checkpoint, or one."""
     kind = draw(st.sampled_from(["none", "head", "head", "gap"]))
     if kind == "gap" and num_commits > 1:
         return {draw(st.integers(0, num_commits - 2))}
@@ -241,7 +241,7 @@ def losses(draw: st.DrawFn, num_commits: int, complete: list[int]) -> set[int]:
 
 
 def read(log: TransactionLog, version: int) -> State | None:
-    """What the kit says of a version; None if it refuses to."""
+    """Return a version as the kit reads it; None if the kit refuses to."""
     try:
         snapshot = log.snapshot(version)
     except (CorruptLogError, InvalidArgumentError):
@@ -283,14 +283,14 @@ def test_a_random_log_is_what_delta_says(spark: SparkSession, kind: Kind | None,
                 assert time in times
             assert state == deltas[version]
         if state is not None:
-            # Delta opens no table whose latest version it can't read, nor a checkpoint without the
-            # commit of its version. The kit does; the replay says whether it does so rightly.
+            # Delta opens neither a table whose latest version it can't read, nor a checkpoint without the
+            # commit of its version. The kit does; the replay shows whether the result is right.
             assert version in deltas or version in log.lost or (not deltas and version < versions[-1])
             assert state == log.replayed(version)
 
 
 def assert_lifetimes_agree(log: TransactionLog) -> None:
-    """Every version that can be read holds the files whose lifetimes it is in."""
+    """Assert that the live files of each readable version are those whose lifetimes contain it."""
     lives = log.lifetimes()[1].to_pylist()
     for version in log.readable_range():
         snapshot = log.snapshot(version)

@@ -12,7 +12,7 @@ from compaction_kit.errors import CorruptLogError
 from compaction_kit.log import TransactionLog
 from tests import checkpoints, handmade
 
-# What `handmade.write_log` begins a log with.
+# The actions at the beginning of each log from `handmade.write_log`.
 FIRST = [[handmade.protocol(), handmade.metadata()]]
 
 
@@ -45,15 +45,15 @@ def test_live_files_tombstones_and_lifetimes_are_told_apart(tmp_path: Path) -> N
     assert [one.protocol.min_writer_version for one in snapshots[4:]] == [2, 4]
     assert snapshots[5].metadata.column_types == {"id": "long", "b": "string"}
     assert snapshots[5].metadata.configuration == {"k": "v"}
-    # A file may come back, a vector ends the life without it, and what is added again lives on.
+    # A file may come back; a vector ends the lifetime without it; adding a live file again changes nothing.
     assert lives(table) == [
         *[("a b", None, 0, 1), ("b", None, 0, 3), ("c", None, 0, 2), ("d", None, 1, None)],
         *[("a b", None, 2, None), ("b", "i0rJua", 3, 4), ("b", "i0rJub@4", 4, None)],
     ]
 
 
-def test_a_life_ends_in_another_partition_and_with_a_remove_of_its_commit(tmp_path: Path) -> None:
-    """Of a log without its first commit, whose last one sets a schema that can't be read."""
+def test_a_lifetime_ends_in_another_partition_and_with_a_remove_in_the_commit(tmp_path: Path) -> None:
+    """The log lacks its first commit, and its last commit sets a schema that can't be read."""
     columns = handmade.metadata(dict.fromkeys("ipq", "string"), ["p", "q"])
     one, same, other = (
         handmade.add("a", partition={"p": p, "q": q}) for p, q in ((None, "x"), ("", "x"), ("x", None))
@@ -78,7 +78,7 @@ COUNTS: dict[str | None, int | None] = {
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True], ids=["commit", "checkpoint"])
-def test_a_count_of_records_that_none_can_be_is_none(tmp_path: Path, has_checkpoint: bool) -> None:
+def test_an_impossible_count_of_records_is_none(tmp_path: Path, has_checkpoint: bool) -> None:
     adds = [{"add": handmade.add(f"{i:02}")["add"] | {"stats": text}} for i, text in enumerate(COUNTS)]
     table = handmade.write_log(tmp_path, adds)
     if has_checkpoint:
@@ -86,12 +86,12 @@ def test_a_count_of_records_that_none_can_be_is_none(tmp_path: Path, has_checkpo
         handmade.commit_path(table, 0).unlink()
     files = open_table(table).files()
     assert files.to_arrow().sort_by("path")["num_records"].to_pylist() == list(COUNTS.values())
-    # Nor are there bounds in what can't be read.
+    # Stats that can't be read have no bounds either.
     assert files.overlap("id").num_unknown == len(COUNTS)
 
 
 def rewrite_adds(checkpoint: Path, **columns: pa.Array | None) -> None:
-    """Replace or, for None, leave out fields of a checkpoint's adds; timestamps are INT96, as Spark's are."""
+    """Replace fields of a checkpoint's adds, or drop them for None; timestamps are INT96, as Spark's are."""
     table = pq.read_table(checkpoint)
     adds = table["add"].combine_chunks()
     fields = {field.name: adds.field(field.name) for field in adds.type} | columns

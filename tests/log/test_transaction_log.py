@@ -52,8 +52,8 @@ def test_a_commit_opens_up_action_by_action_in_its_order(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table with all that a checksum file tells of: vectors, in-commit timestamps, transactions, a
-    domain; and a V2 checkpoint whose stats are parsed alone."""
+    """A table with everything that a checksum file records: deletion vectors, in-commit timestamps,
+    transactions, a domain; and with a V2 checkpoint that has only parsed stats."""
     table = tmp_path_factory.mktemp("told") / "table"
     properties = {
         "delta.enableDeletionVectors": "true",
@@ -131,7 +131,7 @@ def test_a_checkpoint_of_delta_says_the_same_as_the_commits(
 
 
 def test_a_time_picks_the_version_that_delta_picks(spark: SparkSession, told: Path) -> None:
-    """Of in-commit timestamps; tests/test_times.py has those of files."""
+    """With in-commit timestamps; tests/test_times.py has the times of files."""
     log = TransactionLog(told)
     committed = log.commits()["timestamp"][2].as_py()
     millis = int(committed.timestamp() * 1000)
@@ -148,7 +148,7 @@ def test_the_last_of_an_operation_is_found_from_the_newest_commit_back(tmp_path:
     named = handmade.add("a")
     named["add"]["tags"] = {"was": '"commitInfo" of an OPTIMIZE'}
     table = handmade.write_log(tmp_path, [named], [named, optimize], [optimize], [named], [write])
-    # Version 2 is of the same time as those before: Delta says a ms later than the one before.
+    # These versions have the same file time, so each is 1 ms later than the one before, as in Delta.
     for version in range(3):
         os.utime(handmade.commit_path(table, version), (1_700_000_000, 1_700_000_000))
     log, moment = TransactionLog(table), datetime.fromtimestamp(1_700_000_000.002, UTC)
@@ -176,7 +176,7 @@ def test_the_last_of_an_operation_has_its_in_commit_timestamp(tmp_path: Path) ->
 
 
 def test_times_of_files_count_only_before_the_first_in_commit_timestamp(tmp_path: Path) -> None:
-    """As for Delta. Those of a copied table may be later."""
+    """Delta does the same. The times of a copied table's files may be later."""
     start = 1_650_000_000_000
     properties = {"delta.enableInCommitTimestamps": "true", "delta.inCommitTimestampEnablementVersion": "2"}
     stamps = [[{"commitInfo": {"inCommitTimestamp": start + 1_000 * version}}] for version in (2, 3, 4)]

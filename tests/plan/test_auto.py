@@ -1,4 +1,4 @@
-"""The replay of auto compaction, compared with the commits that Spark made with it on."""
+"""The replay of auto compaction, compared with the auto compactions that Spark committed."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ WRITE = {"commitInfo": {"operation": "WRITE"}}
 
 
 def test_a_replay_shows_what_auto_compaction_would_do(tmp_path: Path) -> None:
-    """It is off, and the log has large and small files of two partitions."""
+    """Auto compaction is off, and the log has large and small files of two partitions."""
     columns = {"id": "long", "p": "string"}
 
     def small(version: int, p: str, count: int) -> list[handmade.Action]:
@@ -40,7 +40,7 @@ def test_a_replay_shows_what_auto_compaction_would_do(tmp_path: Path) -> None:
     replayed = open_table(tmp_path).auto_compaction()
     rows = replayed.fired.to_pylist()
     assert [(row["version"], row["partition.p"], row["num_counted"], row["num_files"]) for row in rows] == [
-        # The first time, whatever the number of files; then when Delta counts 50 of any size.
+        # It fires first for any number of files, and then when Delta counts 50 files of any size.
         (0, "a", 3, 2),
         (2, "b", 1, 0),
         (47, "a", 50, 49),
@@ -97,8 +97,8 @@ def test_files_up_to_the_size_that_is_set_count_by_their_live_rows(tmp_path: Pat
 
 
 @pytest.mark.parametrize("stats", ['{"numRecords":20}', "{bad", "[]", "", '{"numRecords":"20"}'])
-def test_one_of_twenty_rows_is_many_deleted_and_so_is_one_of_unknown_ones(tmp_path: Path, stats: str) -> None:
-    """As Delta computes it."""
+def test_one_deleted_row_of_twenty_or_of_an_unknown_number_is_many(tmp_path: Path, stats: str) -> None:
+    """Delta computes it in the same way."""
     large = [handmade.add(name, 64 << 20, vector=handmade.vector("0rJua")) for name in ("a", "b")]
     for action in large:
         action["add"]["stats"] = stats
@@ -180,7 +180,7 @@ def test_random_streams_go_as_replayed(spark: SparkSession, tmp_path: Path, seed
 
 
 def check(table: Table, since: int, by_property: bool) -> int:
-    """The replay has the auto compactions that are in the log; returns the version to go on from."""
+    """Assert that the replay has the auto compactions of the log; return the version to continue from."""
     replayed, files, sizes = table.auto_compaction(since), Counter[int](), Counter[int]()
     for row in replayed.fired.to_pylist():
         files[row["version"]] += row["num_files"]
@@ -197,7 +197,7 @@ def check(table: Table, since: int, by_property: bool) -> int:
 
 
 def forget(spark: SparkSession) -> None:
-    """Let Delta forget what it has counted, as in a new session."""
+    """Reset Delta's counts of files, as in a new session."""
     stats = java_class(spark, "org.apache.spark.sql.delta.stats.AutoCompactPartitionStats")
     stats.instance(spark._jsparkSession).resetTestOnly()
 

@@ -1,4 +1,4 @@
-"""Plans of clustered tables; tests/execute/test_random_plans.py compares such with what OPTIMIZE does."""
+"""Plans of clustered tables; tests/execute/test_random_plans.py compares such plans with OPTIMIZE."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_new_rows_have_partial_cubes_rewritten(spark: SparkSession, tmp_path: Pa
     new_bytes = next(row["size_bytes"] for row in cubes if row["cube_id"] is None)
     assert plan.clustered_by == ("id", "value")
     assert f"{plan.bytes_removed / new_bytes:,.1f} times as much" in plan.explain()
-    # From this size on the cube would be left alone.
+    # With this threshold the cube is left alone.
     confs(f"{CUBE}.threshold", str(max(row["size_bytes"] for row in cubes)))
     assert (table.plan_compaction().num_files_removed, plan.num_files_removed) == (1, 2)
     # The plan keeps the sizes with which it was made.
@@ -72,9 +72,9 @@ def test_clustered_tables_have_their_own_options(spark: SparkSession, tmp_path: 
 
 
 def clustered_log(table: Path, cubes: dict[str | None, list[int]], others: str = "") -> Path:
-    """A table without data files, clustered by ü: the sizes of the files of each cube, in MiB.
+    """Write only the log of a table clustered by ü, from the sizes of each cube's files, in MiB.
 
-    Cubes with a name in `others` are of another column.
+    Cubes that `others` names are clustered by another column.
     """
     actions = [*handmade.clustered_by("ü"), handmade.metadata({"ü": "long"})]
     for name, sizes in cubes.items():
@@ -152,7 +152,7 @@ def test_each_cube_has_a_state_and_counts_in_what_optimize_reports(tmp_path: Pat
 
 @pytest.mark.parametrize(("clustered", "size"), [(False, 512 << 20), (True, 75 << 30)])
 def test_a_purge_packs_files_with_dropped_columns_first(tmp_path: Path, clustered: bool, size: int) -> None:
-    """As DeltaPurgeOperation lists them; two files fill a bin."""
+    """DeltaPurgeOperation lists them first; two files fill a bin."""
     feed = handmade.metadata({"id": "long"}, configuration={"delta.enableChangeDataFeed": "false"})
     actions = [*(handmade.clustered_by("id") if clustered else []), feed]
     for number, name in enumerate("abcd"):
@@ -183,7 +183,7 @@ def test_appends_to_a_table_below_the_cube_s_size_rewrite_all_of_it_each_time(tm
     )
     assert [size >> 30 for size in now["bytes_rewritten"].to_pylist()] == list(range(41, 51))
     assert now["num_partial_cubes"].to_pylist() == [1] * 10
-    # The cube of 40 GiB is complete, as each next one of 4 GiB.
+    # The cube of 40 GiB is complete, and so is each new cube of 4 GiB.
     assert [size >> 30 for size in smaller["bytes_rewritten"].to_pylist()] == [1, 2, 3, 4] * 2 + [1, 2]
     assert smaller["num_complete_cubes"].to_pylist() == [1, 1, 1, 2, 2, 2, 2, 3, 3, 3]
     assert huge == now
@@ -197,9 +197,9 @@ def test_appends_to_a_table_below_the_cube_s_size_rewrite_all_of_it_each_time(tm
 def test_amplification_is_what_optimize_rewrites(
     spark: SparkSession, tmp_path: Path, appends_in_a_cube: float, target: float
 ) -> None:
-    """A cube is complete after three or five appends; if it may not hold more than that, never.
+    """A cube is complete after three or five appends; never if the target size is the minimum cube size.
 
-    No rows are alike, so that sizes are predicted well, and a file too many would be noticed.
+    All rows differ, so that sizes are predicted well, and one file too many would be noticed.
     """
     name = f"delta.`{tmp_path}`"
 
@@ -224,5 +224,5 @@ def test_amplification_is_what_optimize_rewrites(
             num_complete = states.count("complete cube")
             assert row["num_complete_cubes"] == num_complete
             if target > 1:
-                # Else how full each bin is depends on the sizes of single files.
+                # Otherwise, how full each bin is depends on the sizes of single files.
                 assert row["num_partial_cubes"] == len(states) - num_complete

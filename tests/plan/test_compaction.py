@@ -1,4 +1,4 @@
-"""Plans from logs written by hand; tests/execute holds them against what OPTIMIZE does."""
+"""Plans from logs written by hand; tests/execute compares plans with OPTIMIZE."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 
 def files_of(table: Path, *actions: handmade.Action, **columns: str) -> Files:
-    """The files of a table with these actions, partitioned by the columns given with their types."""
+    """Return the files of a table with these actions, partitioned by `columns` (name=type)."""
     metadata = handmade.metadata({"id": "long", **columns}, list(columns))
     return Files(TransactionLog(handmade.write_log(table, [metadata, *actions])).snapshot())
 
@@ -102,7 +102,7 @@ def test_large_files_with_many_deleted_rows_are_rewritten(
 def test_files_that_are_not_counted_are_taken_to_have_rows(
     tmp_path: Path, records: int | None, is_exact: bool
 ) -> None:
-    """What comes out is open where no file of a bin is counted."""
+    """The number of outputs is uncertain if no file of a bin has a row count."""
     uncounted = handmade.add("b", 10, records=None, vector=handmade.vector("0rJua", 9))
     plan = plan_of(files_of(tmp_path, handmade.add("a", 10, records=records), uncounted))
     assert (plan.num_bins, plan.num_files_added, plan.exact.num_files_added) == (1, 1, is_exact)
@@ -189,7 +189,7 @@ def test_a_batch_that_leaves_no_row_is_not_committed_and_a_bin_beside_others_add
     assert "All rows of the files that share a bin are deleted" in plan.explain()
     assert {row["outcome"] for row in plan.steps.to_pylist()} == {"no rows"}
     assert (plan.num_files_removed, plan.num_files_added, plan.num_files_after) == (0, 0, 2)
-    # OPTIMIZE's result row counts them all the same.
+    # OPTIMIZE's result row counts these files nevertheless.
     counts = [plan.metrics[name] for name in ("numBins", "numFilesRemoved", "numFilesAdded")]
     assert counts == [1, 2, 0]
     rows = (handmade.add(name, 10, {"p": "2"}) for name in "cd")
@@ -202,12 +202,12 @@ def test_a_batch_that_leaves_no_row_is_not_committed_and_a_bin_beside_others_add
     assert "into 1 commit of at most 20 B" in plan.explain()
 
 
-def test_files_are_split_where_spark_writes_so_many_rows_and_no_more(tmp_path: Path) -> None:
+def test_outputs_are_split_at_the_maximum_of_rows_that_spark_writes(tmp_path: Path) -> None:
     files = files_of(tmp_path, handmade.add("a", 10, records=70), handmade.add("b", 20, records=80))
     plan = planned(files, Thresholds(100, 100, max_records_per_file=40))
     assert (plan.num_bins, plan.num_files_added, len(plan.sizes_after)) == (1, 4, 4)
     assert plan.gain == 0
-    # Spark takes 0 and less as no limit.
+    # For Spark 0 or less means no limit.
     limits = thresholds({"spark.sql.files.maxRecordsPerFile": "-1"}.get)
     assert planned(files, limits).num_files_added == 1
     files = files_of(tmp_path / "3", *(handmade.add(name, 10, records=50) for name in "abc"))

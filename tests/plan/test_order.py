@@ -1,4 +1,4 @@
-"""Orders of packing: OPTIMIZE's among files of one size, and those of other plans; a budget."""
+"""Orders of packing: that of OPTIMIZE among files of equal size, and those of other plans; budgets."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ Span = tuple[int, int]
 def ranged(
     name: str, size: int, bounds: Span | None, records: int = 10, partition: str = "a", time: int = 0
 ) -> handmade.Action:
-    """A file with bounds of the column c, written so many seconds after the first."""
+    """Return an add action with bounds of column c, written `time` seconds after the first one."""
     low_and_high = bounds and ({"c": bounds[0]}, {"c": bounds[1]})
     action = handmade.add(name, size, {"p": partition}, records, bounds=low_and_high)
     action["add"]["modificationTime"] += time * 1_000
@@ -40,7 +40,7 @@ def test_files_are_packed_in_the_order_that_is_asked_for(spark: SparkSession, tm
     files = [("x", 30, (5, 9), 3), ("y", 10, (7, 8), 1), ("z", 20, None, 2), ("w", 40, (0, 9), 0)]
     adds = [ranged(name, size, bounds, time=time) for name, size, bounds, time in files]
     table = open_table(table_of(tmp_path, *adds), spark)
-    # Files that don't say their bounds come last.
+    # Files without bounds come last.
     for order, expected in (("size", "yzxw"), ("ingest", "wyzx"), ("c", "wxyz")):
         plan = table.plan_compaction(min_file_size=100, max_file_size=1_000, order=order)
         assert members(plan) == [list(expected)]
@@ -132,7 +132,7 @@ def test_a_budget_takes_the_bins_that_gain_the_most_for_a_byte(tmp_path: Path) -
     assert [(row["outcome"], row["bin_id"]) for row in left] == [("over budget", None)] * 2
     assert "alone" not in plan.explain()
     assert table.plan_compaction(max_file_size="1 KiB", budget=380).num_bins == 2
-    # Which of equal-sized files go together is Delta's to decide if OPTIMIZE runs the plan.
+    # If OPTIMIZE runs the plan, Delta decides which of equal-sized files share a bin.
     ties = [ranged(f"t{i}", size, (i, i)) for i, size in enumerate((30, 30, 40, 40, 45))]
     table = open_table(table_of(tmp_path / "ties", *ties))
     for options, is_certain in (({}, False), ({"budget": 90}, True), ({"order": "c"}, True)):
@@ -172,7 +172,7 @@ def test_without_bounds_there_is_nothing_to_compare(tmp_path: Path, column: str 
 
 
 @pytest.mark.parametrize("options", [{"order": "c"}, {"budget": "1 MiB"}, {"order": "ingest"}], ids=str)
-def test_delta_is_not_asked_for_other_plans(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_only_arrow_runs_plans_with_an_order_or_a_budget(tmp_path: Path, options: dict[str, Any]) -> None:
     table = open_table(table_of(tmp_path, ranged("a", 60, (0, 1)), ranged("b", 50, (0, 1))))
     plan = table.plan_compaction(max_file_size="1 KiB", **options)
     for strategy in ("optimize", "rewrite"):

@@ -32,7 +32,7 @@ def test_a_second_plan_finds_nothing_to_do(
     again = open_table(folder).plan_compaction(output_file_size=size)
     assert again.is_empty, again.explain()
     sizes = np.array([action["size"] for action in actions_of(folder, result.versions[0], "add")])
-    # Not larger, and at least half as large, except the last bin of each partition.
+    # No output is much larger, and only the last of each partition is smaller than half.
     limit = parse_size(size)
     assert sizes.max() < 1.1 * limit
     assert np.sum(sizes < limit / 2) <= plan.num_partitions
@@ -46,16 +46,16 @@ def test_a_bin_is_larger_by_as_much_as_the_data_shrinks(flights: Path) -> None:
     assert 3 < limits.max_file_size / (512 * 1024) < 3.6
     assert "bins of at most 1.7 MiB (files of about 512 KiB)" in plan.explain()
     assert "Bins are about 3.3 times as large as the new files" in plan.explain()
-    # Half of the bins are full: all but the last one of each partition, and rounding.
+    # The median bin is nearly full; only the last bin of each partition isn't.
     assert 0.8 * 512 * 1024 < np.median(plan.bins["bytes_added"].to_numpy()) <= 512 * 1024
     by_bin = table.plan_compaction(max_file_size="512 KiB")
     assert by_bin.num_files_added >= 3 * plan.num_files_added
-    # OPTIMIZE takes these sizes for the same bins.
+    # With these two sizes, OPTIMIZE makes the same bins.
     same = table.plan_compaction(min_file_size="256 KiB", max_file_size=limits.max_file_size)
     assert same.files.equals(plan.files)
 
 
-def test_where_no_bin_is_full_and_in_another_order_it_is_the_target_size(flights: Path) -> None:
+def test_max_file_size_is_the_target_if_no_bin_is_full_or_in_another_order(flights: Path) -> None:
     table = open_table(flights)
     for order, size in (("size", "128 MiB"), ("ingest", "512 KiB")):
         limits = table.plan_compaction(output_file_size=size, order=order).thresholds

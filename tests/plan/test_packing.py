@@ -4,13 +4,13 @@ from hypothesis import strategies as st
 
 from compaction_kit.plan.packing import Packer
 
-# Its size, its partition, and whether it is to be packed.
+# A file's size, its partition, and whether it is to be packed.
 File = tuple[int, int, bool]
 FILES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.booleans()), max_size=40)
 
 
 def bins_of(files: list[File], max_file_size: int) -> list[list[int]]:
-    """Packed in OPTIMIZE's order; files of one size as they come."""
+    """Pack in OPTIMIZE's order; files of equal size stay in the given order."""
     sizes, groups = (np.array([file[i] for file in files], np.int64) for i in (0, 1))
     candidates = np.array([file[2] for file in files], bool)
     packing = Packer(np.lexsort((sizes, groups)), sizes, groups).pack(candidates, max_file_size)

@@ -19,7 +19,7 @@ def groups_of(
 
 
 DAY = "2024-06-01"
-# Texts that are the same value, another one, or none of a type.
+# By type: texts of the same value, of other values, or of no value of the type.
 TEXTS = {
     "integer": [
         *("1", "01", "+1", " 1 ", "2", "-1", "2147483647", "+2147483647"),
@@ -60,7 +60,7 @@ def test_values_are_one_partition_if_spark_casts_them_to_one_value(spark: SparkS
     cast_to = {
         kind: dict(zip(texts, column, strict=True)) for kind, column in zip(TEXTS, columns, strict=True)
     }
-    # As numbers: a time that a clock shows twice is two values.
+    # As numbers, because a local time that occurs twice is two values.
     cast_to |= {"timestamp": dict(zip(texts, micros, strict=True))}
     zone = parse_time_zone(spark.conf.get("spark.sql.session.timeZone") or "UTC")
     for kind, own in TEXTS.items():
@@ -81,13 +81,13 @@ def test_values_are_one_partition_if_spark_casts_them_to_one_value(spark: SparkS
 
 @pytest.mark.parametrize("name", ["UTC", "America/Los_Angeles", ""])
 def test_the_first_and_last_times_of_the_calendar_are_values(name: str) -> None:
-    """Writers take them for no time, or for the end of time."""
+    """Some writers use these times for no time, or for the end of time."""
     zone, last = parse_time_zone(name) if name else None, "9999-12-31 23:59:59.999999"
     assert groups_of(["0001-01-01 12:00:00", last, last], "timestamp", zone) == [0, 1, 1]
 
 
 def test_a_time_that_is_of_the_year_0_in_utc_is_refused() -> None:
-    """OPTIMIZE of Delta 4.4 writes 0001-12-31T23:50:39.000000Z."""
+    """OPTIMIZE of Delta 4.4 writes 0001-12-31T23:50:39.000000Z for it."""
     with pytest.raises(UnsupportedTableError, match="before the year 1 in UTC, into another time"):
         groups_of(["0001-01-01 00:00:00"], "timestamp", parse_time_zone("Europe/Paris"))
     assert groups_of(["0001-01-01T00:00:00Z"], "timestamp", parse_time_zone("Europe/Paris")) == [0]
@@ -105,6 +105,6 @@ def test_empty_text_and_null_are_apart_and_the_name_of_a_folder_of_nulls_is_no_v
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("double", [0, 1, 2, 2, 3]), ("string", [0, 0, 1, 2, 3])])
-def test_values_are_texts_beside_an_empty_one_that_is_no_text(kind: str, expected: list[int]) -> None:
+def test_values_beside_an_empty_non_string_value_count_as_texts(kind: str, expected: list[int]) -> None:
     texts = {"partition.p": ["1", " 1", "1", " 1", "1"], "partition.q": ["", "", "2", "2.0", None]}
     assert partition_groups(pa.table(texts), {"p": "integer", "q": kind}, None).tolist() == expected

@@ -13,7 +13,7 @@ from tests.chance import examples
 from tests.plan.test_compaction import files_of
 
 
-def test_files_on_a_line_are_told_by_overhead_and_the_rows_that_come_out(tmp_path: Path) -> None:
+def test_overhead_and_bytes_per_row_are_estimated_from_files_on_a_line(tmp_path: Path) -> None:
     half = handmade.add("half", 500 + 8 * 100, records=100, vector=handmade.vector("0rJua", 50))
     adds = [handmade.add(f"f{n}", 500 + 8 * n, records=n) for n in (10, 20, 40)]
     files = files_of(tmp_path, half, *adds)

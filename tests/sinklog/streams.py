@@ -1,4 +1,4 @@
-"""Logs made by hand, real streams from files to files, and what their logs look like."""
+"""Handmade logs, real streams from files to files, and the files of their logs."""
 
 import json
 import os
@@ -31,7 +31,7 @@ LINE = json.dumps(ENTRY, separators=(",", ":"))
 
 
 def make_log(folder: Path, **files: str | bytes) -> Path:
-    """Files named b0, b1, c9 …: batches and compactions."""
+    """Write a log of files named b0, b1, c9 …: b is for batches, c for compactions."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         path = folder / (name[1:] + (".compact" if name[0] == "c" else ""))
@@ -56,13 +56,13 @@ class Stream:
         return self.root / "checkpoint"
 
     def run(self, num_batches: int, **options: str) -> None:
-        """Run so many more batches."""
+        """Run `num_batches` more batches."""
         source = self.root / "input"
         source.mkdir(exist_ok=True)
         for i in range(self.num_batches, self.num_batches + num_batches):
             file = source / f"{i:04d}.json"
             file.write_text(json.dumps({"id": i}) + "\n")
-            # Read in this order.
+            # The stream reads the files in the order of their times.
             os.utime(file, (1_000_000_000 + i, 1_000_000_000 + i))
         self.num_batches += num_batches
         reader = self.spark.readStream.schema("id INT").option("maxFilesPerTrigger", 1)
@@ -109,7 +109,7 @@ def names_after(log: SinkLog, projection: Projection, batch: int) -> list[str]:
 
 
 class SparkLog:
-    """Spark's own class of a log, which adds batches without a stream."""
+    """Spark's own class for a log, which can add batches without a stream."""
 
     def __init__(self, spark: SparkSession, folder: Path, kind: Kind):
         jvm: Any = spark._jvm
@@ -127,7 +127,7 @@ class SparkLog:
             self._class = java_class(spark, streaming_class("runtime", "FileStreamSource$FileEntry"))
 
     def read(self) -> None:
-        """Read all entries, as readers of a sink's output do, and the stream of a source when it starts."""
+        """Read all entries, as a reader of a sink's output or a starting stream does."""
         self._log.allFiles()
 
     def add(self, batch: int) -> None:

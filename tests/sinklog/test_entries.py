@@ -1,4 +1,4 @@
-"""Logs by hand: where they are and what is none; entries are what Python's json reads, damage is named."""
+"""Handmade logs are found, entries are what Python's json reads, and damage is reported."""
 
 import json
 from functools import partial
@@ -62,7 +62,7 @@ def test_entries_are_what_json_says(
     written = [{name: one[name] for name in FIELDS[kind]} for one in data.draw(st.lists(entries, max_size=4))]
     compact, ascii_only = data.draw(st.booleans()), data.draw(st.booleans())
     separators = (",", ":") if compact else None
-    # A field that nobody knows is passed over.
+    # Unknown fields are ignored.
     more = data.draw(st.sampled_from([{}, {"more": 1}]))
     lines = [json.dumps(one | more, separators=separators, ensure_ascii=ascii_only) for one in written]
     ending = data.draw(st.sampled_from(["", "\n"]))

@@ -1,4 +1,4 @@
-"""A log beside the stream that wrote it: what is on disk, what Spark reads, what was projected."""
+"""A log compared with the stream that wrote it: its files, what Spark reads, and what was projected."""
 
 import json
 from functools import partial
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    """11 batches with Spark's default settings, which tests leave as they are."""
+    """11 batches with Spark's default settings; tests leave the files as they are."""
     stream = Stream(spark, tmp_path_factory.mktemp("default"))
     stream.run(11)
     return stream
@@ -59,7 +59,7 @@ def test_by_default_100_batches_are_kept_and_a_retention_bounds_what_is_projecte
         numbers = (log.latest_batch, log.compact_interval, log.next_compaction_batch)
         assert (log.kind, *numbers) == (kind, 10, 10, 19)
         assert log.files.filter(log.files["needed"])["name"].to_pylist() == ["9.compact", "10"]
-        # The first batch whose 100 predecessors begin after a compaction; and then ten minutes later.
+        # Files go once 100 batches have followed a compaction, and once they are ten minutes old.
         soon, late = (log.project(150, seconds_between=seconds).removals for seconds in (60, 5))
         assert soon["batch"].unique().to_pylist()[:2] == [109, 119]
         assert soon["name"].to_pylist()[:9] == list("012345678")

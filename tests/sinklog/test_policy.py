@@ -1,4 +1,4 @@
-"""When a log is compacted and what is kept: as Spark's own class has it."""
+"""When a log is compacted and which files are kept, compared with Spark's own class."""
 
 from datetime import timedelta
 from functools import partial
@@ -71,7 +71,7 @@ def test_what_a_projection_says_is_on_disk_is_what_sparks_own_log_leaves(
     second: Policy,
     num_before: int,
 ) -> None:
-    """Batches under one policy, a restart under another one, and the failures that this may bring."""
+    """Batches under one policy, a restart under another one, and the failures that this may cause."""
     folder = tmp_path_factory.mktemp("log") / ("_spark_metadata" if kind == Kind.SINK else "sources/0")
     with policies(spark, {kind: first}):
         log = SparkLog(spark, folder, kind)
@@ -84,7 +84,7 @@ def test_what_a_projection_says_is_on_disk_is_what_sparks_own_log_leaves(
         try:
             log.read()
         except Py4JJavaError:
-            # The interval is too short for the compactions that there are.
+            # The interval is too short for the existing compactions.
             return
         for batch in projection.batches["batch"].to_pylist():
             log.add(batch)

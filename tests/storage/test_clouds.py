@@ -16,7 +16,7 @@ from compaction_kit.storage.store import path_of
 
 @pytest.fixture(scope="module")
 def google() -> Iterator[fs.GcsFileSystem]:
-    """An emulator, which the environment names, with a bucket; a process, as pyarrow holds Python's lock."""
+    """An emulator with a bucket, named in the environment; a process, because pyarrow holds Python's lock."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -25,7 +25,7 @@ def google() -> Iterator[fs.GcsFileSystem]:
     emulator = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", f"http://127.0.0.1:{port}")
-        # Its client tries until the process listens.
+        # The client retries until the process listens.
         yield fs.GcsFileSystem(anonymous=True, scheme="http", endpoint_override=f"127.0.0.1:{port}")
     emulator.kill()
     emulator.wait()

@@ -13,7 +13,7 @@ from tests.refusals import refused
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    """A store below a folder that also holds something else."""
+    """A store of a folder, whose parent folder also holds another file."""
     (tmp_path / "table" / "p=1").mkdir(parents=True)
     (tmp_path / "table" / "p=1" / "a.parquet").write_bytes(b"0123456789")
     (tmp_path / "elsewhere").write_bytes(b"abc")

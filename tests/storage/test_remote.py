@@ -51,7 +51,7 @@ def test_a_place_is_relative_to_the_folder_or_a_uri(store: Store, monkeypatch: p
 
 
 def test_settings_are_read_as_hadoop_reads_them(on_s3: stores.Server, confs: SetConf) -> None:
-    # Another bucket: the file system of the tests' own is open already.
+    # Another bucket, because the file system of the tests' own bucket is already open.
     filesystem = S3FileSystem(**on_s3.options, allow_bucket_creation=True)
     filesystem.create_dir("spelled/t")
     confs("fs.s3a.path.style.access", " True ")
@@ -121,7 +121,7 @@ def test_a_pickled_store_has_no_credentials(store: Store) -> None:
         ((403, "ExpiredToken"), errors.StorageError, "(ExpiredToken): check the credentials"),
         ((404, "NoSuchBucket"), errors.TableNotFoundError, "check the spelling"),
         ((400, "InvalidRequest"), errors.StorageError, "check the endpoint and network"),
-        # Asked for again and again first, some 10 s.
+        # Retried for about 10 s first.
         *nightly((SLOW, errors.StorageError, "check the endpoint and network")),
     ],
 )
@@ -144,9 +144,9 @@ def test_what_hadoop_refuses_is_one_sentence(spark: SparkSession, root: str, cau
     refused(partial(open_table, root), errors.StorageError, root, cause)
 
 
-# Before each try twice as long is waited as before the last.
+# Each retry waits twice as long as the one before.
 @pytest.mark.parametrize("passing", [["dropped"], *nightly([SLOW, "dropped"] * 2)])
-def test_what_passes_is_tried_again(
+def test_temporary_failures_are_retried(
     store: Store, on_s3: stores.Server, passing: list[tuple[int, str] | str]
 ) -> None:
     faults = iter(passing)

@@ -1,4 +1,4 @@
-"""Tables of a few bytes with a past, written by hand, and VACUUM itself, to compare with."""
+"""Handmade tables of a few bytes with a history, and VACUUM itself to compare with."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Aged = Callable[..., Path]
 
 @pytest.fixture
 def aged(tmp_path: Path) -> Aged:
-    """Writes commits of so many days ago, each a list of actions, and the files that they add."""
+    """Returns a function that writes commits, each with its age in days, and the files that they add."""
 
     def write(*commits: tuple[float, list[handmade.Action]], folder: Path | None = None) -> Path:
         table = folder or tmp_path / "table"
@@ -38,7 +38,7 @@ def aged(tmp_path: Path) -> Aged:
 
 
 def removed(path: str, days: float) -> handmade.Action:
-    """A remove action of so many days ago."""
+    """Return a remove action from `days` days ago."""
     return handmade.remove(path, int(time.time() * 1000 - days * DAY))
 
 
@@ -50,13 +50,13 @@ def listed(spark: SparkSession, table: Path) -> set[str]:
 
 
 def content(table: Path) -> set[str]:
-    """All files and folders but the log's, and Hadoop's checksums."""
+    """Return all files and folders, without the log and Hadoop's checksums."""
     paths = (path.relative_to(table) for path in table.rglob("*"))
     return {str(path) for path in paths if path.parts[0] != "_delta_log" and not path.name.endswith(".crc")}
 
 
 def drop_file(table: Path, path: str, days_old: float = 0) -> None:
-    """Put a file there that no log knows of."""
+    """Write a small file without changing the log."""
     file = table / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("x")
@@ -66,7 +66,7 @@ def drop_file(table: Path, path: str, days_old: float = 0) -> None:
 def probe(spark: SparkSession, table: Path, version: int) -> str:
     """Try to read a version; returns the value that `Table.versions` should have in `readable`."""
     try:
-        # A count would be answered by statistics alone.
+        # A count would be answered from statistics alone.
         spark.read.format("delta").option("versionAsOf", version).load(str(table)).select("id").collect()
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
@@ -77,7 +77,7 @@ def probe(spark: SparkSession, table: Path, version: int) -> str:
         if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
             return "missing files"
         gone = ["VersionNotFound", "DELTA_VERSION", "LOG_FILE_NOT_FOUND", "Did not get the last delta file"]
-        # The last is Delta's before 4.1.
+        # The last message is from Delta before 4.1.
         gone += ["Could not find any delta files", "non-existent version", "Cannot time travel Delta table"]
         if any(what in text for what in gone):
             return "log gone"

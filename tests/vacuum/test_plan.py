@@ -1,4 +1,4 @@
-"""What goes and why, what stays, and which versions that costs."""
+"""Which files a vacuum deletes or keeps and why, and which versions are lost."""
 
 import os
 from datetime import UTC, datetime, timedelta, timezone
@@ -40,7 +40,7 @@ def test_the_preview_is_what_vacuum_would_delete_and_what_a_run_deletes_and_cost
     assert found["_change_data/cdc.parquet"] == "change data"
     assert any(path.startswith("deletion_vector_") for path in set(found) - orphans)
     assert plan.size_bytes == sum((table / path).stat().st_size for path in found)
-    # What it costs is what Delta can't read after it.
+    # The versions lost are those that Delta can't read afterwards.
     confs(GUARD, "false")
     plan, there = open_table(table, spark).plan_vacuum(keep_versions=[2]), content(table)
     assert orphans < set(plan.files["path"].to_pylist()) < set(found)
@@ -53,7 +53,7 @@ def test_the_preview_is_what_vacuum_would_delete_and_what_a_run_deletes_and_cost
 
 
 def three_versions(aged: Aged) -> Path:
-    """a was replaced by b 9 days ago and b by c 8 days ago, both written earlier; version 2 is of today."""
+    """p/a was replaced by b 9 days ago, and b by c 8 days ago; both are older. Version 2 is from today."""
     table = aged(
         (20, [add("p/a"), add("stays")]),
         (1, [removed("p/a", 9), add("b")]),
@@ -69,7 +69,7 @@ def rows(table: Any) -> dict[str, tuple[Any, ...]]:
 
 def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None:
     table = three_versions(aged)
-    # A tombstone of a file that no version has, and one without a time, as old as its commit.
+    # Tombstones of a file that no version has, and without a time, for which the commit's time is shown.
     handmade.write_commit(table, 3, [removed("unknown", 9), handmade.remove("stays", None)])
     for path in ("orphan", "unknown"):
         drop_file(table, path, 30)
@@ -102,7 +102,7 @@ def test_each_file_has_its_reason_and_what_stays_has_another(aged: Aged) -> None
     age_file(min(table.glob("deletion_vector_*")), 30)
     handmade.write_commit(table, 2, [handmade.remove("unknown", int(now.timestamp() * 1000), vector)])
     assert rows(open_table(table).plan_vacuum().kept)["removed within the retention"][0] == 2
-    # Those of live files are kept, and are not among the live bytes that other parts name.
+    # Vectors of live files are kept, and are counted apart from the live bytes.
     handmade.write_commit(table, 3, [handmade.remove("new"), add("new", vector=vector)])
     plan = open_table(table).plan_vacuum()
     (number, size), stored = rows(plan.kept)["deletion vectors"], rows(plan.storage)
@@ -247,7 +247,7 @@ def test_versions_that_the_guard_refuses_are_not_lost_but_named_and_the_latest_i
     plan = open_table(folder).plan_vacuum()
     assert (plan.versions_lost, plan.content_survives_as) == ([0], {0: 2})
     assert plan.content_survives_by == {0: "identical files"}
-    # Version 2 isn't there yet.
+    # Version 2 doesn't exist yet.
     own = "VACUUM's own commit"
     cost = "1 readable version would be lost: 0. The same content can still be read as another version: 0 as"
     assert plan.explain().startswith(f"{cost} {own} (identical files).")
@@ -264,7 +264,7 @@ def test_no_content_survives_in_a_latest_version_that_lacks_a_file(aged: Aged) -
     (table / "c").rename(table / ".c")
     plan = open_table(table).plan_vacuum()
     assert (plan.versions_lost, plan.content_survives_as) == ([0], {})
-    # It does in a version that isn't the latest.
+    # The content survives in a version that isn't the latest.
     (table / ".c").rename(table / "c")
     handmade.write_commit(table, 2, [add("d")])
     plan = open_table(table).plan_vacuum()

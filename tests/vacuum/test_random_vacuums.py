@@ -1,4 +1,4 @@
-"""Versions of random tables can be read as told; plans are what VACUUM deletes, and cost what they say."""
+"""Versions of random tables are readable as reported, and VACUUM deletes and loses what was planned."""
 
 import contextlib
 import tempfile
@@ -22,21 +22,21 @@ from tests.vacuum.conftest import content, drop_file, listed, probe
 
 PARALLEL_DELETE = "spark.databricks.delta.vacuum.parallelDelete.enabled"
 
-# What happens, and a number that says where, which, or how many days.
+# The kind of step, and a number that says where, which, or how many days.
 Step = tuple[str, int]
 STEPS = [*3 * ["append"], *2 * ["delete", "checkpoint", "age", "trim the log"], "update", "optimize"]
 STEPS += ["restore", "set a property", "add a column", "lose a file", "orphan", "vacuum"]
 PROPERTIES = ["enableDeletionVectors", "enableInCommitTimestamps", "enableChangeDataFeed"]
 ORPHANS = ["orphan", "a folder/orphan %20", "_hidden/orphan", ".orphan", "_change_data/orphan", "_p=0/o"]
-# Of removed files, in days; steps of "age" make tables older by about as much.
+# The retention of removed files, in days; an "age" step adds up to about as much to a table's age.
 RETENTION = 7
 
 
 @dataclass(frozen=True)
 class Case:
-    """A table, what happens to it, and how it is vacuumed.
+    """A table, the steps that change it, and how it is vacuumed.
 
-    `keep` are positions among the versions that are whole.
+    `keep` are positions among the versions whose log and files are complete.
     """
 
     properties: frozenset[str]
@@ -81,17 +81,17 @@ def test_a_vacuum_does_what_its_plan_says(spark: SparkSession, case: Case) -> No
             assert files == {path for path in listed(spark, table) if (table / path).is_file()}
             twin = folders.copy(table, Path(folder, "twin"))
             before = content(twin)
-            # Delta alone vacuums a copy.
+            # VACUUM itself runs on a copy.
             take(spark, twin, "vacuum")
             gone = before - content(twin)
             assert {path for path in gone if (table / path).is_file()} == files
-            # Whether the outer of two empty folders goes is by chance.
+            # Whether VACUUM deletes the outer one of two empty folders is up to chance.
             assert {*plan.empty_directories} <= gone - files <= {*plan.empty_directories, "nest"}
             run_as_planned(spark, table, case, files)
 
 
 def run_as_planned(spark: SparkSession, table: Path, case: Case, without_keep: set[str]) -> None:
-    """Run a plan that keeps versions, and compare what is gone, on disk and of the versions."""
+    """Run a plan that keeps versions, and compare the deleted files and the lost versions with it."""
     readable, versions = probe_all(spark, table), open_table(table, spark).versions().to_pylist()
     assert {row["version"]: row["readable"] for row in versions} == readable
     choice = [row["version"] for row in versions if row["num_missing"] == 0 and row["readable"] != "log gone"]
@@ -115,7 +115,7 @@ def run_as_planned(spark: SparkSession, table: Path, case: Case, without_keep: s
 
 
 def leave_folders(table: Path) -> None:
-    """Folders of which nothing is live: empty ones, one in another, one with a young or hidden file."""
+    """Create folders without live files: empty, nested, with a young file, and with a hidden file."""
     for path in ("empty %41", "nest/ed", "_hidden empty"):
         (table / path).mkdir(parents=True, exist_ok=True)
     drop_file(table, "young/file")

@@ -27,7 +27,7 @@ from tests.vacuum.conftest import Aged, content, drop_file, removed
 
 @pytest.fixture
 def old(aged: Aged) -> Path:
-    """a, removed 9 days ago; live; and an orphan."""
+    """A table with the file a, removed 9 days ago, a live file, and an orphan."""
     table = aged((20, [add("a"), add("live")]), (8, [removed("a", 9)]))
     drop_file(table, "orphan", 30)
     return table
@@ -62,7 +62,7 @@ def test_a_run_deletes_just_what_the_plan_shows_whatever_the_names(
     assert "outer %/inner" in result.directories
     assert (result.num_files, result.size_bytes) == (plan.num_files, plan.size_bytes) == (9, 9)
     assert result.commits == (2, 3)
-    # With the guard version 0 could not be read before, and 1 can't any more.
+    # With the guard, version 0 was unreadable before, and 1 is unreadable now.
     assert result.versions_lost == plan.versions_lost == ([1] if HAS_GUARD else [0])
     assert (seen[0].fraction, seen[-1].fraction) == (0, 1)
     assert str(seen[-1]) == "Deleted 9 of 9 files"
@@ -163,7 +163,7 @@ def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
     assert (old / "live").exists()
 
 
-def test_less_than_the_tables_retention_goes_where_the_session_lets_delta(
+def test_a_retention_below_the_tables_own_needs_settings_of_the_session(
     spark: SparkSession, aged: Aged, confs: SetConf
 ) -> None:
     files = [add("a"), add("b"), add("live")]

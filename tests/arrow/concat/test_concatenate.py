@@ -1,4 +1,4 @@
-"""Parquet files made one without decoding them."""
+"""Parquet files are concatenated without decoding them."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from compaction_kit.arrow.concat.thrift import BINARY, I64, STRUCT, decode, enco
 from tests.arrow import values
 from tests.chance import examples
 
-# NaN equals no NaN.
+# Without NaN, because NaN doesn't equal NaN.
 KINDS = {name: kind for name, kind in values.KINDS.items() if "float" not in name and "double" not in name}
 KINDS["float"] = pa.float32(), st.floats(width=32, allow_nan=False)
 OPTIONS = st.fixed_dictionaries(
@@ -56,7 +56,7 @@ def read(path: Path) -> pa.Table:
 
 
 def row_groups(path: Path) -> Iterator[dict[str, Any]]:
-    """What pyarrow tells of each row group with rows, but for where things are."""
+    """Yield pyarrow's metadata of each row group with rows, with offsets only as present or absent."""
     metadata = pq.read_metadata(path)
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i).to_dict()
@@ -68,13 +68,13 @@ def row_groups(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def footer_of(data: bytes) -> dict[int, Any]:
-    """A file's FileMetaData: plain values by field number."""
+    """Return a file's FileMetaData as plain values by field number."""
     found: dict[int, Any] = plain(decode(data[len(data) - 8 - int.from_bytes(data[-8:-4], "little") :])[0])
     return found
 
 
 def change_footer(path: Path, change: Callable[..., object]) -> None:
-    """Change a file's FileMetaData, its last RowGroup, and the first ColumnChunk in that."""
+    """Let `change` edit a file's FileMetaData, its last RowGroup, and the first ColumnChunk of that group."""
     data = path.read_bytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     footer = decode(data, start)[0]
@@ -94,7 +94,7 @@ def plain(struct: Any) -> Any:
 
 
 def places(*paths: Path) -> list[tuple[Any, ...]]:
-    """What is where the footer says that a row group, a bloom filter, a column index and its pages begin."""
+    """Return what is at the footer's offsets of row groups, bloom filters, column indexes and pages."""
     found = []
     for data in (path.read_bytes() for path in paths):
         for number, group in enumerate(footer_of(data)[4]):
@@ -110,7 +110,7 @@ def places(*paths: Path) -> list[tuple[Any, ...]]:
 
 @st.composite
 def parts(draw: st.DrawFn) -> list[tuple[pa.Table, dict[str, Any]]]:
-    """Tables of the same columns, and how to write each."""
+    """Draw tables with the same columns, and options to write each."""
     schema, row = draw(values.some_columns(KINDS))
     many = st.tuples(st.lists(row, max_size=8), st.sampled_from([1, 1, 5])).map(lambda one: one[0] * one[1])
     table = many.map(lambda rows: pa.Table.from_pylist(rows, schema))
@@ -127,7 +127,7 @@ def test_the_rows_are_those_of_the_parts_in_their_order(
     folder = tmp_path_factory.mktemp("parts")
     paths = [write(folder / f"{i}", table, **options) for i, (table, options) in enumerate(written)]
     for i, place in enumerate(empty):
-        # Without row groups.
+        # A file without row groups.
         pq.ParquetWriter(folder / f"none-{i}", written[0][0].schema, store_schema=False).close()
         paths.insert(place, folder / f"none-{i}")
     output = concatenated(paths, folder / "output", {"a": "b"})
@@ -136,7 +136,7 @@ def test_the_rows_are_those_of_the_parts_in_their_order(
     assert list(row_groups(output)) == [group for path in paths for group in row_groups(path)]
     assert pq.read_metadata(output).metadata == {b"a": b"b"}
     assert places(output) == places(*paths)
-    # The output is concatenated again.
+    # An output can be concatenated again.
     again = concatenated([output, paths[0], output], folder / "again")
     assert read(again).equals(pa.concat_tables([*tables, tables[0], *tables]))
     assert places(again) == places(output, paths[0], output)
@@ -176,8 +176,8 @@ def test_other_columns_are_refused(tmp_path: Path, other: pa.Table) -> None:
     assert not (tmp_path / "output").exists()
 
 
-def test_old_writers_go_together_with_their_like_alone(tmp_path: Path) -> None:
-    """Readers tell by the writer's name which statistics not to use, and a file has one."""
+def test_files_of_an_old_writer_are_joined_only_with_each_other(tmp_path: Path) -> None:
+    """Readers ignore some statistics depending on the writer's name, and a file has only one such name."""
     new, old = (write(tmp_path / name, pa.table({"i": [1]})) for name in ("new", "old"))
     name = footer_of(new.read_bytes())[6]
     old.write_bytes(old.read_bytes().replace(name, b"parquet-mr version 1.8.1".ljust(len(name))))
@@ -230,7 +230,7 @@ def test_footers_of_another_kind_or_of_more_than_is_there_are_refused(
         concatenated([path], tmp_path / "output")
 
 
-def test_without_the_column_orders_of_all_there_are_none(tmp_path: Path) -> None:
+def test_column_orders_are_left_out_unless_all_parts_have_them(tmp_path: Path) -> None:
     paths = [write(tmp_path / name, pa.table({"i": [1]})) for name in "ab"]
     assert 7 in footer_of(concatenated(paths, tmp_path / "with").read_bytes())
     change_footer(paths[1], lambda footer, *_: footer.pop(7))

@@ -1,4 +1,4 @@
-"""Files made one without decoding them, as three readers read them: Spark, pyarrow and Rust's."""
+"""Files concatenated without decoding them, as read by Spark, pyarrow and the Rust reader."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -19,7 +19,7 @@ from tests.conftest import SetConf
 
 
 def ordered(start: int, count: int) -> pa.Table:
-    """Rows in order, on which filters skip pages."""
+    """Return sorted rows, so that filters skip pages."""
     numbers = range(start, start + count)
     columns = {"i": numbers, "s": [f"{i:06}" for i in numbers], "l": [[i, None] for i in numbers]}
     kinds = {"i": pa.int64(), "s": pa.string(), "l": pa.list_(pa.field("element", pa.int64()))}
@@ -38,7 +38,7 @@ FILTERS = ["i = 20077", "i BETWEEN 8990 AND 10010", "s >= '028990'", "s IN ('000
 
 
 def test_the_rust_reader_skips_pages(tmp_path: Path) -> None:
-    """In a file of three parts, each with more than one row group, each of these with many pages."""
+    """The file has three parts, each with several row groups, which have many pages each."""
     tables = [ordered(start, 9_000) for start in (0, 20_000, 10_000)]
     paths = [write(tmp_path / f"{i}", table, **MANY_PAGES) for i, table in enumerate(tables)]
     path, table = concatenated(paths, tmp_path / "part-0.parquet"), pa.concat_tables(tables)
@@ -56,7 +56,7 @@ def test_the_rust_reader_skips_pages(tmp_path: Path) -> None:
 
 
 def filtered(rows: DataFrame, filters: Iterable[str], order: str) -> list[Row]:
-    """What each filter leaves, by one Spark job in which each is pushed down."""
+    """Return the rows that each filter leaves, from one Spark job that pushes down each filter."""
     found = [rows.where(where).select(sf.lit(where).alias("where"), "*") for where in filters]
     return reduce(DataFrame.union, found).orderBy("where", order).collect()
 
@@ -78,7 +78,7 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def of_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Path]:
-    """Files by Spark of some thousand rows, one of few and one of none, and what they are together."""
+    """Files that Spark wrote, two large, one of ten rows and one empty, and their concatenation."""
     folder, paths = tmp_path_factory.mktemp("of spark"), list[Path]()
     for number, (start, stop) in enumerate([(0, 5_000), (5_000, 5_000), (9_000, 9_010), (20_000, 24_000)]):
         part = folder / str(number)
@@ -96,12 +96,12 @@ def test_files_by_spark_are_read_by_all(
     assert read(output).equals(pa.concat_tables([read(path) for path in paths]))
     assert list(row_groups(output)) == [group for path in paths for group in row_groups(path)]
     assert pq.read_metadata(output).num_row_groups > len(paths)
-    # Beyond what it means, Spark keeps its own schema in the parts' key_value_metadata.
+    # Only the parts have Spark's own schema in key_value_metadata; the types are the same without.
     found = spark.read.parquet(str(output))
     parts = spark.read.parquet(*map(str, paths))
     assert found.dtypes == parts.dtypes
     assert found.orderBy("id").collect() == parts.orderBy("id").collect()
-    # Deletion vectors go by the numbers of rows. Each is in one of the splits.
+    # Deletion vectors depend on row numbers, which must be right in all splits.
     confs("spark.sql.files.maxPartitionBytes", "50000")
     confs("spark.sql.files.openCostInBytes", "0")
     rows = found.select("id", "_metadata.row_index")
@@ -128,7 +128,7 @@ def test_filters_are_pushed_down(
 
 
 def test_filters_go_by_the_dictionary_of_each_row_group(spark: SparkSession, tmp_path: Path) -> None:
-    """Where it has -0.0 alone Spark misses 0.0, as it did in the part."""
+    """If a dictionary has only -0.0, Spark misses 0.0, as it did in the part."""
     tables = [pa.table({"id": [i] * 10, "d": [value] * 10}) for i, value in enumerate([-0.0, 0.0, 1.5])]
     paths = [write(tmp_path / str(i), table) for i, table in enumerate(tables)]
     output = concatenated(paths, tmp_path / "output")

@@ -1,4 +1,4 @@
-"""Damage of data files is found by what checksums there are, and never goes into a new file."""
+"""Existing checksums detect damaged data files, and damage never gets into a new file."""
 
 import random
 import struct
@@ -37,7 +37,7 @@ def is_copied(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_flipped_bit_is_a_failure(tmp_path: Path, is_copied: bool, number: int) -> None:
-    """By checksums beside the file, or by those of its pages if they are decoded."""
+    """Checksums beside the file detect it, or those of pages if the pages are decoded."""
     one = task_of(tmp_path, TABLES, write_page_checksum=not is_copied, **PLAIN)
     paths = [Path(path) for path, _ in one.inputs]
     if is_copied:
@@ -67,7 +67,7 @@ def test_outputs_have_checksums_where_inputs_have(tmp_path: Path, is_copied: boo
 
 
 def test_spark_checks_outputs_wherever_it_reads(spark: SparkSession, tmp_path: Path) -> None:
-    """Their checksums are of more bytes each than Hadoop's own."""
+    """Each checksum of an output covers more bytes than Hadoop's own."""
     rows = pa.table({"a": range(80_000), "b": np.random.default_rng(0).integers(0, 2**31, 80_000)})
     one = task_of(tmp_path, [rows])
     write_checksums(one.inputs[0][0])
@@ -79,7 +79,7 @@ def test_spark_checks_outputs_wherever_it_reads(spark: SparkSession, tmp_path: P
         return spark.read.parquet(done.path).agg(sf.sum(column)).collect()
 
     assert read("b") == [(pc.sum(rows["b"]).as_py(),)]
-    # In the pages of the last column, and in the footer.
+    # Damage the pages of the last column, then the footer.
     for at, column in ((done.size_bytes // 2 + 10_000, "b"), (done.size_bytes - 100, "a")):
         flip(Path(done.path), at)
         with pytest.raises(Exception, match="Checksum"):

@@ -29,7 +29,7 @@ from tests.chance import examples
 
 
 def identity(value: Any, kind: pa.DataType) -> Any:
-    """What is equal for values that are the same."""
+    """Return a key that is equal for values that count as the same."""
     if value is None:
         return None
     if pa.types.is_floating(kind):
@@ -54,9 +54,9 @@ def swap(rows: list[Row], at: int, other: int, column: str) -> list[Row]:
     return put(put(rows, at, column, two), other, column, one)
 
 
-# What may become of rows: by the numbers of two of them, and a column.
+# Changes of rows, given the numbers of two rows and a column.
 CHANGES: list[Callable[[list[Row], int, int, str], list[Row]]] = [
-    # One is doubled, and another one dropped.
+    # Double one row, and drop the other.
     lambda rows, at, other, _: [rows[at], *rows[:other], *rows[other + 1 :]],
     swap,
     lambda rows, at, _, column: put(rows, at, column, None),
@@ -67,7 +67,7 @@ CHANGES: list[Callable[[list[Row], int, int, str], list[Row]]] = [
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[pa.Schema, list[Row], list[Row]]:
-    """Columns, some rows, and the same with a small change or none."""
+    """Draw columns, some rows, and the same rows with a small change or none."""
     schema, row = draw(some_columns())
     rows = draw(st.lists(row, min_size=1, max_size=6))
     position, column = st.integers(0, len(rows) - 1), st.sampled_from(schema.names)
@@ -81,7 +81,7 @@ def write(path: Path, schema: pa.Schema, rows: list[Row], **options: Any) -> Pat
 
 
 def by_duckdb(schema: pa.Schema, *sides: list[Path]) -> list[Content]:
-    """What DuckDB reads in each set of files: its files, by their numbers, are partitions."""
+    """Return what DuckDB reads in each set of files; each file is a partition of its own."""
     chunks = [
         (side, [(number, str(path), path.stat().st_size, None, ()) for number, path in enumerate(paths)])
         for side, paths in enumerate(sides)
@@ -91,7 +91,7 @@ def by_duckdb(schema: pa.Schema, *sides: list[Path]) -> list[Content]:
 
 
 def test_deleted_rows_alone_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of two files that are read together, of which one has no vector."""
+    """Also if two files are read together and only one has a deletion vector."""
     schema = pa.schema([("row", pa.int64()), ("path", pa.string())])
     rows = [{"row": i, "path": f"text {i}"} for i in range(5_000)]
     deleted = [0, 7, 2_047, 2_048, 4_999]

@@ -15,7 +15,7 @@ from tests.chance import nightly
 from tests.processes import run_python
 
 MOST = 1.2 * 2**30
-# What a process held at most shows for its whole life: each share gets one of its own.
+# Peak memory is that of a process's whole life, so each task gets its own process.
 ALONE = """
 import resource, sys
 import pyarrow.parquet as pq
@@ -33,7 +33,7 @@ print(done.num_rows, done.size_bytes, done.peak_bytes, done.path)
 
 
 def rewritten_alone(folder: Path) -> tuple[int, int, int, str]:
-    """The rows, the bytes, the most memory and the path of the output of a folder's files."""
+    """Rewrite a folder's files; return the rows, bytes, peak memory and path of the output."""
     rows, size, peak, path = run_python("-c", ALONE, str(folder)).stdout.split()
     return int(rows), int(size), int(peak), path
 
@@ -84,11 +84,11 @@ def test_texts_left_in_dictionaries_are_the_same(tmp_path: Path, monkeypatch: py
         long = word * 500
         row = {"s": long, "l": [long, None, ""], "m": [("k" * 300, long.encode())], "n": {"t": long, "i": 1}}
         rows.append([row, {}, row | {"n": {"t": None, "i": 2}}] * 40)
-    # Another one, in which they are no longer than their dictionary, and one that lacks columns.
+    # A file whose texts are no longer than their dictionary, and one that lacks columns.
     rows.append([{"s": str(i), "n": {"t": "x", "i": i}} for i in range(300)])
     tables = [pa.Table.from_pylist(one, pa.schema(NESTED)) for one in rows]
     tables.append(tables[0].select(["l"]))
-    # A column of one value behind them is none that is read.
+    # The constant column at the end isn't read from files.
     schema = tables[0].schema.append(pa.field("p", pa.string()))
     path = rewrite(task_of(tmp_path, tables, schema)._replace(constants={"p": pa.array(["x"])})).path
     expected = pa.concat_tables(tables, promote_options="default")

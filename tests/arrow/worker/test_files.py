@@ -1,4 +1,4 @@
-"""Shares of bins rewritten on an object store, without Spark."""
+"""Parts of bins rewritten on an object store, without Spark."""
 
 import re
 import time
@@ -18,7 +18,7 @@ MIXED = pa.table({"i": range(1_000), "s": [f"text {i % 7}" for i in range(1_000)
 
 
 def stored(s3: Server, share: RewriteTask, number: int = 0) -> RewriteTask:
-    """A share of local files as one of objects, with the mark of its run."""
+    """Upload the files of a task; return the task for these objects, with the lease of its run."""
     folder = Path(share.lease)
     root = s3.upload(folder, f"shares/{uuid.uuid4().hex}/p=a %b")
     mark = f"{root.rpartition('/')[0]}/in-use"
@@ -46,7 +46,7 @@ def outputs_in(s3: Server, share: RewriteTask) -> set[str]:
 
 
 def of_kind(s3: Server, share: RewriteTask) -> Counter[str]:
-    """The requests of each method, but for those of the mark and of the first connection."""
+    """Count requests by method, without those for the lease and for the first connection."""
     mark = share.lease.removeprefix("s3a:/")
     return Counter(one.method for one in s3.requests if one.path not in (mark, f"/{BUCKET}"))
 
@@ -56,7 +56,7 @@ def test_small_objects_take_two_requests_each_and_one_to_be_written(s3: Server, 
     before = time.time()
     (done,) = results_of(s3, one)
     assert (done.refusal, done.failure, done.num_rows) == (None, None, 1_995)
-    # The last HEAD is of the output.
+    # The last HEAD is for the output.
     assert of_kind(s3, one) == {"HEAD": 4, "GET": 3, "PUT": 1}
     assert rows_of(s3, done).equals(pa.concat_tables([MIXED, MIXED.slice(10), MIXED.slice(20, 5)]))
     assert before - 2 <= done.modification_time / 1_000 <= time.time() + 2
@@ -72,14 +72,14 @@ def test_large_objects_come_in_groups(s3: Server, tmp_path: Path, monkeypatch: p
     one = stored(s3, one)
     (done,) = results_of(s3, one)
     assert (done.failure, done.num_rows) == (None, 300_003)
-    # The footer, a row group's columns at once, and the small one.
+    # One for the footer, one for each row group, and one for the small file.
     assert of_kind(s3, one)["GET"] == 1 + 3 + 1
     assert rows_of(s3, done).slice(0, 300_000).equals(large)
 
 
 def test_a_store_that_is_slow_or_drops_connections_is_asked_again(s3: Server, tmp_path: Path) -> None:
     faults: list[tuple[int, str] | str] = [(503, "SlowDown"), (500, "InternalError"), ""]
-    # At once, for it takes a while until each is asked again.
+    # All in one call, because each takes a while until it is tried again.
     shares = [stored(s3, task_of(tmp_path / str(i), [MIXED, MIXED]), i) for i in range(len(faults))]
     failed: dict[str, set[tuple[str, str]]] = {share.lease: set() for share in shares}
 
@@ -103,7 +103,7 @@ def test_a_store_that_is_slow_or_drops_connections_is_asked_again(s3: Server, tm
     [
         ("GET", (403, "AccessDenied"), "ACCESS_DENIED"),
         ("PUT", (403, "AccessDenied"), "ACCESS_DENIED"),
-        # Which of the two depends on whether pyarrow has the answer's text by then.
+        # The code depends on whether pyarrow has the response's text by then.
         ("GET", (503, "SlowDown"), "(SERVICE_UNAVAILABLE|SLOW_DOWN)"),
         ("PUT", "", "NETWORK_CONNECTION"),
     ],
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_or_written_is_one_sentence(
     assert outputs_in(s3, one) == set()
 
 
-@pytest.mark.nightly  # Before each try it waits twice as long.
+@pytest.mark.nightly  # Each retry waits twice as long as the one before.
 def test_a_busy_store_is_asked_again(s3: Server, tmp_path: Path) -> None:
     one = stored(s3, task_of(tmp_path, [MIXED] * 2))
     busy = iter([(503, "SlowDown")] * 4)
@@ -140,11 +140,11 @@ def test_a_busy_store_is_asked_again(s3: Server, tmp_path: Path) -> None:
     assert (done.failure, done.num_rows, next(busy, None)) == (None, 2_000, None)
 
 
-def test_without_its_mark_a_run_is_over_and_its_tasks_leave_nothing(s3: Server, tmp_path: Path) -> None:
+def test_tasks_of_a_run_whose_lease_is_gone_stop_and_leave_nothing(s3: Server, tmp_path: Path) -> None:
     one, two = (stored(s3, task_of(tmp_path / str(i), [MIXED]), i) for i in range(2))
     two = two._replace(lease=one.lease)
     late = rewrite_bins(map(tuple, [one, two]), lambda _: None, s3.filesystem())
-    # Written, and told to nobody yet.
+    # The first output is written, and not reported to the driver yet.
     assert RewriteOutput(*next(late)).num_rows == 1_000
     s3.filesystem().delete_file(one.lease.removeprefix("s3a://"))
     for _ in late:

@@ -1,4 +1,4 @@
-"""Shares of bins rewritten, without Spark but for the choice of columns with a dictionary."""
+"""Parts of bins rewritten without Spark, except to compare the choice of dictionary columns."""
 
 import datetime
 import itertools
@@ -39,7 +39,7 @@ UTC = datetime.UTC
 def task_of(
     folder: Path, tables: list[pa.Table], schema: pa.Schema | None = None, **options: Any
 ) -> RewriteTask:
-    """The tables as files, to become one with the schema of the first."""
+    """Write tables to files; return the task to join them, with the schema of the first by default."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(folder / f"{i}.parquet") for i in range(len(tables))]
     for path, table in zip(paths, tables, strict=True):
@@ -56,7 +56,7 @@ def results_of(*of: RewriteTask) -> list[RewriteOutput]:
 
 
 def on_an_executor(work: Callable[[], object], folder: Path) -> str:
-    """What a function returns in a process without this package, and whether it loaded pandas."""
+    """Return a function's result in a process without this package, and whether it loaded pandas."""
     for package in (worker, concat):
         cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
     (folder / "task").write_bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
@@ -68,7 +68,7 @@ def on_an_executor(work: Callable[[], object], folder: Path) -> str:
 
 
 def with_values(share: RewriteTask, schema: pa.Schema, values: dict[str, Any]) -> RewriteTask:
-    """The same share with columns of one value behind its own."""
+    """Return the same task with constant columns after its own."""
     constants = {name: pa.array([value], schema.field(name).type) for name, value in values.items()}
     return share._replace(schema=schema.serialize().to_pybytes(), constants=constants)
 
@@ -91,7 +91,7 @@ def test_values_of_every_type_come_out_as_they_went_in(
     path = rewrite(task_of(tmp_path_factory.mktemp("types"), tables)).path
     found = pq.read_table(path, partitioning=None)
     assert found.schema.types == schema.types
-    # As text, for -0.0 equals 0.0, and NaN no NaN.
+    # As text, because -0.0 equals 0.0, and NaN doesn't equal NaN.
     assert str(found.to_pylist()) == str(pa.concat_tables(tables).to_pylist())
 
 
@@ -106,7 +106,7 @@ def test_decimals_and_the_footer_are_laid_out_as_spark_writes_them(tmp_path: Pat
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_int96_keeps_its_moment_where_the_log_shows_the_years(tmp_path: Path, nested: bool) -> None:
-    """It has no zone in its type, and Spark reads it as UTC."""
+    """The type has no time zone, and Spark reads it as UTC."""
     day = datetime.datetime(2024, 6, 1, 12, 0, 0, 123456)
     kept = [datetime.datetime.min, day, datetime.datetime.max, None]
     values: pa.Array = pa.array(kept, pa.timestamp("us"))
@@ -144,13 +144,13 @@ def test_the_codec_is_that_of_the_files(tmp_path: Path, codec: str) -> None:
 
 ONE = pa.table({"a": [1]})
 with_key = ONE.replace_schema_metadata
-# Texts in lists that a writer had in dictionaries, and says so in its footer.
+# Texts in lists that a writer held in dictionaries, as the footer says.
 IN_DICTIONARIES = pa.array([["x"], ["y"]], pa.list_(pa.dictionary(pa.int32(), pa.string())))
 REFUSED = {
     "has int32 where the table has int64": ONE.cast(pa.schema([("a", pa.int32())])),
     "has string where the table has int64": pa.table({"a": ["x"]}),
     "has timestamp[us] where the table has int64": ONE.cast(pa.schema([("a", pa.timestamp("us"))])),
-    # Spark takes it for the same, or can't read the file, and here it would come out as null.
+    # Spark reads A as the column a or can't read the file; here its values would become null.
     "a file has the column A where the table has a": pa.table({"A": [1]}),
     "hybrid calendar (org.apache.spark.legacyDateTime)": with_key({"org.apache.spark.legacyDateTime": ""}),
     "hybrid calendar (org.apache.spark.legacyINT96)": with_key({"org.apache.spark.legacyINT96": ""}),
@@ -173,10 +173,10 @@ def test_what_is_refused_leaves_nothing_and_the_next_bin_is_done(tmp_path: Path,
     assert not list((tmp_path / "odd").glob("part-*"))
 
 
-def test_the_rows_of_a_batch_go_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_limited_by_bytes_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "BATCH_BYTES", 1 << 20)
     schema = pa.schema([("a", pa.list_(pa.field("element", pa.int64())))])
-    # Runs of one number: some bytes in the file, and 10 KiB a row in memory.
+    # Runs of one number take a few bytes in the file, and 10 KiB per row in memory.
     values, offsets = pa.repeat(7, 1_280 * 5_000), pa.array(range(0, 1_280 * 5_001, 1_280), pa.int32())
     lists = pa.ListArray.from_arrays(offsets, values).cast(schema.types[0])
     task = task_of(tmp_path, [pa.table([lists], schema)])
@@ -194,7 +194,7 @@ def test_columns_without_sure_statistics_have_no_bounds(tmp_path: Path) -> None:
 
 
 def test_decimals_have_bounds_however_they_are_stored(tmp_path: Path) -> None:
-    """Of those in integers pyarrow reads none before 23."""
+    """pyarrow before 23 reads no bounds of decimals that are stored as integers."""
     values = [Decimal("1.25"), Decimal("7.00")]
     columns = {str(digits): pa.array(values, pa.decimal128(digits, 2)) for digits in (9, 18, 38)}
     (done,) = results_of(task_of(tmp_path, [pa.table(columns)]))
@@ -232,7 +232,7 @@ def test_columns_are_added_reordered_and_left_out(
 def test_large_files_are_copied_and_what_is_between_them_is_decoded(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], has_small_groups: bool
 ) -> None:
-    """Row groups have to be large on average: most writers make the last one of a file small."""
+    """Row groups have to be large only on average, because most writers end a file with a small one."""
     folder, ends = tmp_path_factory.mktemp("mixed"), np.cumsum([0, *counts])
     tables = [pa.table({"a": np.arange(*pair)}) for pair in itertools.pairwise(ends)]
     size = 200 if has_small_groups else 1_500
@@ -272,7 +272,7 @@ def joined(share: RewriteTask, parts: list[RewriteOutput]) -> RewriteOutput:
 
 
 def test_parts_of_different_layouts_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of decimals that aren't stored as integers: the files differ in their schemas."""
+    """One file stores decimals as integers and the other doesn't, so their schemas differ."""
     monkeypatch.setattr(rewriting, "WHOLE_BYTES", 10_000)
     schema = pa.schema([("a", pa.decimal128(9, 2)), ("p", pa.int64())])
     tables = [
@@ -295,9 +295,9 @@ def test_parts_of_different_layouts_are_decoded(tmp_path: Path, monkeypatch: pyt
 def test_columns_with_nan_have_no_statistics_and_those_with_zeros_no_dictionary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_bytes: int
 ) -> None:
-    """Readers to whom NaN is the greatest would skip its row group by pyarrow's statistics.
+    """Readers that order NaN last would skip its row group because of pyarrow's statistics.
 
-    Spark would find no 0.0 in a row group whose dictionary has -0.0 alone.
+    Spark would find no 0.0 in a row group whose dictionary has only -0.0.
     """
     monkeypatch.setattr(outputs, "GROUP_BYTES", group_bytes)
     fields = {"d": pa.float64(), "f": pa.float32(), "l": pa.list_(pa.float64())}
@@ -324,11 +324,11 @@ def test_columns_with_nan_have_no_statistics_and_those_with_zeros_no_dictionary(
     assert len(list(tmp_path.glob("part-*"))) == 1
 
 
-# More than Spark's first page has, by which it chooses.
+# More rows than the first page, by which Spark chooses.
 ROWS = 25_000
 
 
-def test_spark_chooses_the_same_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_chooses_the_same_dictionary_columns(spark: SparkSession, tmp_path: Path) -> None:
     rng, words = np.random.default_rng(1), random.Random(1)
     numbers = rng.integers(0, 2**62, ROWS)
     few = rng.integers(0, 50, ROWS)
@@ -352,14 +352,14 @@ def test_spark_chooses_the_same_columns(spark: SparkSession, tmp_path: Path) -> 
     (file,) = (tmp_path / "out").glob("*.parquet")
     (leaves,) = chunks_of(str(file))
     theirs = {leaf.path_in_schema for leaf in leaves if leaf.has_dictionary_page}
-    # A dictionary of nothing but nulls is no matter.
+    # A dictionary makes no difference for a column of nulls.
     assert set(dictionary_columns(columns)) == theirs - {"none"}
     assert theirs >= {"few", "same", "word", "list.list.element", "map.key_value.key", "struct.y.z"}
     assert dictionary_columns(columns.slice(0, 0)) == []
 
 
 def test_executors_need_not_have_this_package_and_load_no_pandas(tmp_path: Path) -> None:
-    """Neither to check, rewrite and write files, nor to join them: pandas takes a while to load."""
+    """Neither rewriting nor joining files loads pandas, which takes a while."""
     rows = pa.table({"i": range(9), "f": [0.5] * 9, "s": ["x"] * 9})
     one = with_values(task_of(tmp_path, [rows]), rows.schema.append(pa.field("p", pa.string())), {"p": "a"})
     write_checksums(one.inputs[0][0])

@@ -1,4 +1,4 @@
-"""Deletion vectors and their bitmaps are read with all checks, and rows are left out by their numbers."""
+"""Deletion vectors and their bitmaps are read with all checks, and rows are deleted by number."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ def test_live_rows_are_written_in_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, rows: dict[int, list[int]], whole_bytes: int
 ) -> None:
     monkeypatch.setattr(rewrite, "WHOLE_BYTES", whole_bytes)
-    # Batches that end within a row group, and where rows are deleted.
+    # So that batches end within a row group, and among deleted rows.
     monkeypatch.setattr(inputs, "MOST_ROWS", 700)
     (done,) = results_of(marked(tmp_path, rows, kind, row_group_size=3_000))
     assert done.failure is None
@@ -61,14 +61,14 @@ def test_live_rows_are_written_in_their_order(
     assert found == expected(rows)
     bounds = footer_stats(LocalStore(str(tmp_path)), Path(done.path).name)
     assert (done.num_rows, bounds) == (len(found), {"a": (0, found[0], found[-1])})
-    # One of its own for each file that was decoded is gone again.
+    # The temporary outputs of decoded files are deleted.
     assert len(list(tmp_path.glob("part-*"))) == 1
     groups = pq.read_metadata(done.path).num_row_groups
     assert (groups >= 7) == (whole_bytes == 100)
 
 
 def test_row_ids_go_by_the_numbers_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a file whose row groups could be copied, and which is read in batches."""
+    """The file's row groups could be copied, but it is read in batches."""
     monkeypatch.setattr(rewrite, "WHOLE_BYTES", 100)
     monkeypatch.setattr(inputs, "MOST_ROWS", 700)
     columns = {"id": [None, -1] * 9_000, "version": pa.nulls(18_000, pa.int64())}
@@ -79,7 +79,7 @@ def test_row_ids_go_by_the_numbers_of_rows(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_neither_vectors_nor_row_ids_load_pandas(tmp_path: Path) -> None:
-    """Neither to rewrite files nor to compare them."""
+    """Neither rewriting files nor comparing them loads pandas."""
     task = task_of(tmp_path, [pa.table({"id": pa.array([None, 5, 6]), "version": pa.array([1, None, 2])})])
     ((path, size),), vector = task.inputs, tuple(vector_of(tmp_path, [1]))
     task = task._replace(row_ids={path: {"id": 50, "version": 7}}, vectors={path: vector})
