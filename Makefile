@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# In a container one is often root, and Jupyter wants to be told that this is meant.
+# Containers often run as root, which Jupyter allows only with an option.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
-# Pairs of Spark and Delta besides the laptop's: extras of pyproject.toml.
+# Pairs of Spark and Delta other than the laptop's; each is an extra in pyproject.toml.
 PAIRS := spark-3-5 spark-4-0 spark-4-1
 COMPAT_TESTS := $(addprefix tests/,log plan execute history vacuum sinklog interop \
 	test_java.py test_files.py test_predicate.py test_session.py test_table.py test_verify.py)
@@ -26,13 +26,13 @@ page: $(VENV)/notebooks.installed  ## open the workbench as a page of its own, b
 book: $(VENV)/book.installed  ## build course, reference and gallery as a site in .book/html; fails on a dead link
 	$(BOOK) -b html docs/book .book/html
 
-book-links: $(VENV)/book.installed  ## look whether the book's links to other sites still lead somewhere (needs a network)
+book-links: $(VENV)/book.installed  ## check the book's links to other sites (needs a network)
 	$(BOOK) -b linkcheck docs/book .book/links
 
 test: $(VENV)/dev.installed lint  ## run the tests: unit, Spark, notebooks, browser
 	$(PYTEST)
 
-test-all: $(VENV)/dev.installed lint  ## run these and what is left for the night: other pairings, other places
+test-all: $(VENV)/dev.installed lint  ## run these and the nightly tests: other pairings, other places
 	$(PYTEST) --nightly
 
 test-long: $(VENV)/dev.installed  ## look further for bugs: thousands of random and damaged tables, for hours
@@ -84,25 +84,25 @@ clean:  ## remove what the targets made
 	rm -rf $(VENV) .venv-compat .venv-dist dist build .book docs/book/api docs/book/notebooks docs/book/[CR]*.md tour.html .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 BOOK = $(BIN)/python -m sphinx -W --keep-going -q -d .book/doctrees
-# The JVM's first compiler alone: tests and the tour run each statement a few times, so that the second costs
-# more than it brings. Without the second, that compiler runs out of room for its code. Garbage by one
-# thread: there is a JVM for each core; and seldom: a heap and metaspace that grow bit by bit are
-# collected hundreds of times. Spark's own classes needn't be verified again: an eighth of a JVM's start.
+# Use the JVM's first compiler only: tests and the tour run each statement a few times, so the second compiler
+# costs more than it saves. Without the second, the first needs more space for code. Collect garbage with one
+# thread, because there is a JVM for each core. Start with a large heap and metaspace: growing them step by step
+# triggers hundreds of collections. Don't verify Spark's classes, which takes an eighth of a JVM's start.
 QUICK_JVM := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC \
 	-XX:InitialRAMPercentage=5 -XX:NewRatio=1 -XX:MetaspaceSize=300m \
 	-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
-# A new process loads its modules in half the time from byte code.
+# Byte code halves the time in which a new process loads its modules.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(QUICK_JVM) $(BIN)/python -m pytest $(IN_TWO)
 IN_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# pyproject.toml pins these, for each pair; py4j is pinned by pyspark.
+# Left out of constraints.txt: pyproject.toml pins these for each pair, and pyspark pins py4j.
 PAIRED := pyspark delta-spark py4j
 
 INSTALL = @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	"Python 3.11 or newer is needed: make PYTHON=python3.11 …")' && $(PYTHON) tools/environment.py
 
-# An environment has the extras that were asked for so far: `make tour` needs fewer packages than `make test`.
+# The environment gets each target's extra when needed: `make tour` needs fewer packages than `make test`.
 $(VENV)/%.installed: pyproject.toml constraints.txt
 	$(INSTALL) $(VENV) --editable '.[$*]'
 	@touch $@

@@ -1,4 +1,4 @@
-"""Share the command line of benchmarks, and measure in a new process."""
+"""The command line that all benchmarks share, and measuring in a new process."""
 
 import argparse
 import json

@@ -1,10 +1,10 @@
-"""Compare every engine that is installed on five tables: how many times as long as "arrow" each takes.
+"""Compare the times of all installed engines with the time of "arrow" on five tables.
 
     python -m benchmarks [--factor 0.1] [--repeats 3] [--seeds 0 1 2]
 
-Engines run in turn on copies of the same table, as in `benchmarks/compact.py`, which has the tables and
-more ways. A ratio is of best times; of several seeds it is the median, with the least and the most.
---factor makes tables of fewer files, for a first look.
+Engines run in turn on copies of the same table, as in `benchmarks/compact.py`, which makes the tables and
+measures more ways. A ratio compares best times. For several seeds, the median, minimum and maximum are
+printed. --factor makes tables of fewer files, for a quick look.
 """
 
 import tempfile
@@ -53,13 +53,13 @@ def main(factor: float, repeats: int, seeds: list[int]) -> None:
 
 
 def best(runs: dict[str, Runs]) -> dict[str, float]:
-    """The best seconds of each engine, and of OPTIMIZE whatever its settings."""
+    """Return the best seconds of each engine, and the best of all settings of OPTIMIZE."""
     times = {way: run.best for way, run in runs.items()}
     return times | {TUNED: min(times[way] for way in times if way.startswith("OPTIMIZE"))}
 
 
 def spread(values: list[float], unit: str) -> str:
-    """The median, and of several values the least and the most."""
+    """Format the median and, for several values, the minimum and maximum."""
     ends = f" ({min(values):.2g} to {max(values):.2g})" if len(values) > 1 else ""
     return f"{median(values):.2g}{unit}{ends}"
 

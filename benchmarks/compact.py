@@ -2,11 +2,11 @@
 
     python -m benchmarks.compact [table …] [--factor 0.1] [--repeats 5]
 
-Every way runs on a copy of its own of the same table, all in turn, round after round in one session, so
-that Java has compiled the code for each. Ways that take more than 15 seconds run once. Times go from the
+Each way runs on its own copy of the same table. The ways take turns for several rounds in one session, so
+that the JVM has compiled the code of each. Ways that take more than 15 seconds run once. Times go from the
 open table to the commit; they exclude the proof, except where the name says "proved". Prints the best and
-the first time, ratios of the best to the strategy "arrow", the memory that all processes together took on
-top of what they had, and the bytes of the outputs. --factor makes tables of fewer files.
+the first time, ratios of the best time to the strategy "arrow", the additional memory of all processes
+together, and the bytes of the outputs. --factor makes tables of fewer files.
 """
 
 import json
@@ -35,23 +35,23 @@ Way = Callable[[SparkSession, Path, int], None]
 
 SEED = 0
 BYTES_A_ROW, BYTES_A_FLIGHT = 16, 60
-# What takes longer than this is run once.
+# Ways that take longer run only once.
 LONG_SECONDS = 15.0
 MOST_LARGER = 1.03
 MOST_SLOWER = 1.05
-# For maxThreads of OPTIMIZE, beside the default of 15.
+# Values of OPTIMIZE's maxThreads that are measured besides the default of 15.
 THREADS = 2, 60
-# A look takes some milliseconds, which the runs lack.
+# Each poll takes some milliseconds of CPU time away from the runs.
 POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A table: how many partitions (0 for none), files in each, bytes in a file, and the bins' size.
+    """A table: number of partitions (0 for none), files in each, bytes in a file, and the size of bins.
 
-    `faster` is how many times as fast as stock OPTIMIZE, and as deltalake, arrow has to be; `proved` how many
-    times as fast as stock OPTIMIZE without proof it has to be with one; `proof` how many times as long as the
-    run the proof may take.
+    `faster` has the required speed-ups of "arrow" over stock OPTIMIZE and over deltalake; `proved` is the
+    required speed-up of "arrow" with its proof over stock OPTIMIZE without proof; `proof` is the longest time
+    that the proof may take, as a multiple of the run's time.
     """
 
     partitions: int
@@ -67,7 +67,7 @@ class Shape:
 
 @dataclass
 class Runs:
-    """What some runs of one way took."""
+    """Seconds and memory of several runs of one way, and the bytes of the table afterwards."""
 
     seconds: list[float] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
@@ -132,13 +132,13 @@ def report(name: str, shape: Shape, spark: SparkSession, table: Path, copy: Path
 def measure(
     spark: SparkSession, table: Path, copy: Path, target: int, repeats: int, ways: Mapping[str, Way]
 ) -> dict[str, Runs]:
-    """What each way took, and the bytes of the files that are live then."""
+    """Run all ways in turn; return their seconds and memory, and the bytes of the live files afterwards."""
     found: dict[str, Runs] = {}
     has_vectors = ck.open_table(table).files().snapshot.has_vectors
     for _ in range(repeats):
         for way, run in ways.items():
             if way == "deltalake" and has_vectors:
-                # It refuses the table.
+                # deltalake refuses tables with deletion vectors.
                 continue
             runs = found.setdefault(way, Runs())
             if runs.seconds and runs.best > LONG_SECONDS:
@@ -154,8 +154,8 @@ def copied(table: Path, copy: Path) -> Iterator[Path]:
     place = copy / str(time.monotonic_ns())
     shutil.copytree(table, place)
     yield place
-    # Emptied and not deleted: without a journal, ext4 looks through all files that were deleted in the
-    # last minutes for each one that it creates (recently_deleted), and the next run would pay for it.
+    # Empty the files instead of deleting them. Without a journal, ext4 scans all files deleted in the last
+    # minutes for each file that it creates (recently_deleted), which would slow down the next run.
     for path in place.rglob("*"):
         if path.is_file():
             os.truncate(path, 0)
@@ -163,7 +163,7 @@ def copied(table: Path, copy: Path) -> Iterator[Path]:
 
 @contextmanager
 def peak_memory(peaks: list[int]) -> Iterator[None]:
-    """Add the most bytes that this process and all below it held, less those at the beginning."""
+    """Append the peak growth in memory, in bytes, of this process and its descendants."""
     before, most, ended = resident(), 0, threading.Event()
 
     def watch() -> None:
@@ -182,7 +182,7 @@ def peak_memory(peaks: list[int]) -> Iterator[None]:
 
 
 def resident() -> int:
-    """Resident bytes of this process and all below it (Linux)."""
+    """Return the resident bytes of this process and its descendants (Linux)."""
     parents: dict[int, int] = {}
     pages: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -245,7 +245,7 @@ WAYS = {
 
 
 def random_numbers(spark: SparkSession, table: Path, shape: Shape) -> Path:
-    """Random rows of two numbers in files of about the same size, in one commit."""
+    """Write random rows of two numbers in files of about the same size, in one commit."""
     rng = np.random.default_rng(shape.seed)
     columns = {"id": "long", "v": "double"} | ({"p": "integer"} if shape.partitions else {})
     actions = [handmade.metadata(columns, ["p"] if shape.partitions else [])]
@@ -265,7 +265,7 @@ def random_numbers(spark: SparkSession, table: Path, shape: Shape) -> Path:
 
 
 def marked(spark: SparkSession, table: Path, shape: Shape) -> Path:
-    """The same, and a fiftieth of the rows of each file is deleted by vectors."""
+    """Write `random_numbers`, and delete a fiftieth of the rows of each file by deletion vectors."""
     random_numbers(spark, table, shape)
     spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM delta.`{table}` WHERE id % 50 = 0").collect()
@@ -273,7 +273,7 @@ def marked(spark: SparkSession, table: Path, shape: Shape) -> Path:
 
 
 def nested(spark: SparkSession, table: Path, shape: Shape) -> Path:
-    """Rows with INT96 timestamps and nested columns, as Spark writes them."""
+    """Write rows with INT96 timestamps and nested columns, as Spark does."""
     count = shape.partitions * shape.files * shape.file_bytes // 100
     rows = spark.range(0, count, 1, shape.files).selectExpr(
         "id",
@@ -289,7 +289,7 @@ def nested(spark: SparkSession, table: Path, shape: Shape) -> Path:
 
 
 def flights(spark: SparkSession, table: Path, shape: Shape, first: int = 1) -> Path:
-    """Rows of 20 columns, three of them texts, in one commit; the first file is that many times as large."""
+    """Write rows of 20 columns, three of them strings; the first file is `first` times as large."""
     rng = np.random.default_rng(shape.seed)
     sizes = {"carrier": 16, "tail": 4_000, "dest": 105}
     texts = {name: pa.array([f"{name}{i:03d}" for i in range(size)]) for name, size in sizes.items()}
@@ -314,7 +314,7 @@ SHAPES = {
     "2,000 × 5 × 6 KB": Shape(2_000, 5, 6_000, 1024 * MIB, (40, 10), 20, 1.0, random_numbers),
     "24 × 19 MB": Shape(0, 24, 19_000_000, 128 * MIB, (8, 2), 6, 0.5, random_numbers),
     "60 × 14 MB": Shape(0, 60, 14_000_000, 1024 * MIB, (30, 5), 25, 0.5, flights),
-    # As on the day after a compaction.
+    # A table on the day after a compaction: one large file and new small files.
     "300 MB and 20 × 750 KB": Shape(
         0, 21, 750_000, 1024 * MIB, (20, 3), 15, 1.0, partial(flights, first=400)
     ),

@@ -1,13 +1,13 @@
-"""Predict what runs take on eight tables, and compare with what they took.
+"""Predict how long runs take on eight tables, and compare the predictions with the measured times.
 
     python -m benchmarks.cost [table …] [--factor 0.2] [--rounds 2]
 
-Each table is compacted on a copy by "arrow" and by OPTIMIZE, in turn, with proof, in a session in which both
-have run; round 0 is the first run of a session, each in a process of its own. Two predictions are made before
-each run: by a second of work on the table's own files, as if nothing had run on this machine yet, and by what
-the runs so far took, beginning without any. Prints, for run and proof together, the range of both, what it
-took, and how many times as long as the range's middle that is; then how many are within a factor of two, and
-how many within their range. --factor makes tables of fewer files. Rates of the user are left alone.
+Copies of each table are compacted by "arrow" and by OPTIMIZE, in turn and with proof, in a session in which
+both have already run; round 0 has first runs of a session, each in a new process. Each run is predicted
+twice: from a second of work on the table's own files, as if nothing had run on this machine yet, and from
+the earlier runs of this benchmark. Prints, for run and proof together, both predicted ranges, the measured
+time, and its ratio to the middle of each range; then how many ratios are within a factor of two, and how
+many times are within their range. --factor makes tables of fewer files. The user's own rates are left alone.
 """
 
 import math
@@ -70,7 +70,7 @@ def main(names: list[str], factor: float, rounds: int) -> None:
 def measure(
     folder: Path, name: str, strategy: str, keep: str = "kept"
 ) -> tuple[list[tuple[float, float]], float]:
-    """Compact a copy; returns the ranges that were predicted, and the seconds that it took."""
+    """Compact a copy; return the predicted ranges and the measured seconds."""
     with compact.copied(folder / name, folder / "copy") as copy:
         plan = ck.open_table(copy, ck.get_spark()).plan_compaction()
         found = [predicted(plan, strategy, folder / kept) for kept in ("none", keep)]
@@ -84,7 +84,7 @@ def predicted(plan: CompactionPlan, strategy: str, kept: Path) -> tuple[float, f
 
 
 def rates_in(folder: Path) -> Any:
-    """Read and keep what runs took in another folder than the user's."""
+    """Read and write the rates of runs in a folder other than the user's."""
     return mock.patch.object(cost, "cache_folder", return_value=folder)
 
 
@@ -99,7 +99,7 @@ def by_shape(
 
 
 def wide_text(spark: SparkSession, table: Path, factor: float) -> None:
-    """Ten columns of 64 characters each, which no dictionary makes smaller."""
+    """Write ten columns of 64 characters each, which a dictionary can't make smaller."""
     columns = [f"sha2(concat(id, ' {i}'), 256) t{i}" for i in range(10)]
     files = max(round(40 * factor), 2)
     rows = spark.range(0, 2_000 * files, 1, files).selectExpr("id", *columns)

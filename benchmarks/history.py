@@ -1,11 +1,11 @@
-"""Look back at a table of 100,000 files and 1,000 versions.
+"""Measure calls on the history of a table with 100,000 files and 1,000 versions.
 
     python -m benchmarks.history
 
-The log and the files (sparse: they have a size and take no room) are written here, without Spark.
-Every tenth commit replaces the files of the nine before by a tenth as many; the table is 20 days
-old, so that the older half has outlived the week that removed files are kept for. Each time is the
-first look of a newly opened table. The seconds depend on the machine.
+The log and the files (sparse files, which take no disk space) are written without Spark. Every tenth
+commit replaces the 900 files of the nine commits before it with 100 files. The table is 20 days old,
+so that most of the removed files are past the retention of one week. Each time is that of the first
+call on a newly opened table. The seconds depend on the machine.
 """
 
 import json
@@ -25,7 +25,7 @@ NUM_VERSIONS = 1_000
 FILES_A_VERSION = 100
 DAYS = 20
 DAY_MILLIS = 86_400_000
-# Seconds that each may take.
+# The most seconds that each call may take.
 TARGETS = {"versions": 5.0, "vacuum": 10.0}
 
 
@@ -58,7 +58,7 @@ def vacuum(table: ck.Table) -> str:
     return f"{plan.num_files:,} files, {format_size(plan.size_bytes)}"
 
 
-# What is timed, by its name: each looks at a newly opened table and tells what it saw.
+# The timed calls by name: each takes a newly opened table and describes the result.
 LOOKS: dict[str, Callable[[ck.Table], str]] = {
     "versions": versions,
     "history": history,
@@ -68,7 +68,7 @@ LOOKS: dict[str, Callable[[ck.Table], str]] = {
 
 
 def write_table(folder: Path) -> Path:
-    """The table; in each partition of ten, small files and what they were compacted into."""
+    """Write the table: in each of ten partitions, small files and the files that replaced them."""
     start = int(time.time() * 1000) - DAYS * DAY_MILLIS
     for partition in range(10):
         (folder / f"p={partition}").mkdir()

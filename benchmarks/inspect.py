@@ -1,10 +1,10 @@
-"""Read large logs: the kit beside the deltalake package and Delta's own cold snapshot.
+"""Read large logs with the kit, with the deltalake package, and with Delta's own cold snapshot.
 
     python -m benchmarks.inspect [number of adds …] [--readers "kit files" deltalake …]
 
-Each reader runs in a process of its own on the same logs, in turn, in one run. Prints seconds
-(the best of some), ratios to the kit, and peak memory; and how long the kit takes to open the
-table again after one more commit.
+The readers take turns on the same logs, each in a new process. Prints the best of several times
+in seconds, ratios to the kit, and peak memory; and how long the kit takes to read the table again
+after one more commit.
 """
 
 import json
@@ -30,7 +30,7 @@ REPEATS = 3
 SEED = 0
 KIT = ("kit files", "kit records")
 READERS = (*KIT, "deltalake", "delta")
-# The kit must be so many times as fast: without and with row counts.
+# Required speed-ups of the kit, without and with row counts (see KIT).
 TARGETS = {"checkpoint": (5.0, 1.5), "json": (2.5, 2.0), "delta": (5.0, 5.0)}
 
 
@@ -69,8 +69,8 @@ def log_mib(table: Path) -> float:
 
 
 def measure(reader: str, table: Path) -> tuple[float, float]:
-    """The best seconds and the peak MiB of a reader, in a new process each time: nothing is remembered."""
-    # From memory, not from the disk, for whoever comes first too.
+    """Return the best seconds and the peak MiB of a reader; each run is a new process without caches."""
+    # Fill the page cache, so that the first reader doesn't read from the disk either.
     for file in (table / "_delta_log").iterdir():
         file.read_bytes()
     runs = [measure_alone("inspect", reader, table) for _ in range(REPEATS)]
@@ -86,7 +86,7 @@ def measure_here(reader: str, table: str) -> None:
         "delta": (read_delta, jvm_peak),
     }
     read, peak = readers[reader]
-    # Imports, and Spark's start and first job, are no reader's work.
+    # Do the imports, Spark's start and its first job now, so that they aren't measured.
     with small_log() as small:
         read(str(small))
     if reader == "kit again":
@@ -97,7 +97,7 @@ def measure_here(reader: str, table: str) -> None:
 
 @contextmanager
 def small_log() -> Iterator[Path]:
-    """A log of a few files, to warm up with."""
+    """Make a log of a few files, to warm up with."""
     with tempfile.TemporaryDirectory(prefix="inspect-") as name:
         yield make_log(Path(name) / "small", NUM_COMMITS, 3, NUM_COMMITS)
 
@@ -143,20 +143,20 @@ def jvm_peak() -> float:
 
 
 def peak_of(process: str) -> float:
-    """The most MiB that a process has held: getrusage tells of the one that started it too."""
+    """Return the peak MiB of a process; getrusage would include the memory of its parent process."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 2**10
 
 
 def append_commit(table: Path) -> None:
-    """One more commit, which adds what the last one did under other names."""
+    """Append a commit that repeats the last commit's add actions under other names."""
     *_, last = sorted((table / "_delta_log").glob("*.json"))
     text = last.read_text().replace("/part-", "/more-")
     (last.parent / f"{int(last.stem) + 1:020d}.json").write_text(text)
 
 
 def make_logs(folder: Path, num_adds: int) -> Iterator[tuple[str, Path]]:
-    """Logs of one table with so many adds, in each shape; a table's data files don't exist."""
+    """Yield logs of a table with `num_adds` add actions in several shapes; its data files don't exist."""
     for columns in (3, 33) if num_adds <= MOST_WIDE else (3,):
         of_stats = f"{columns} columns of stats"
         yield f"JSON commits, {of_stats}", make_log(folder / "json", num_adds, columns, NUM_COMMITS)
@@ -166,7 +166,7 @@ def make_logs(folder: Path, num_adds: int) -> Iterator[tuple[str, Path]]:
 
 
 def make_log(table: Path, num_adds: int, columns: int, tail: int) -> Path:
-    """A log that ends with so many commits, after a checkpoint of those before if there are any."""
+    """Write a log that ends with `tail` commits, after a checkpoint of the commits before, if any."""
     log = table / "_delta_log"
     log.mkdir(parents=True)
     texts = commit_texts(num_adds, columns)
@@ -204,7 +204,7 @@ def commit_texts(num_adds: int, columns: int, num_commits: int = NUM_COMMITS) ->
 
 
 def write_checkpoint(log: Path, version: int, texts: Iterable[str]) -> None:
-    """A classic checkpoint of these commits, as another engine would write it: one file."""
+    """Write a classic checkpoint of these commits in one file, as another engine would."""
     text_map = pa.map_(pa.string(), pa.string())
     add = pa.struct({
         "path": pa.string(), "partitionValues": text_map, "size": pa.int64(),

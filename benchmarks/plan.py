@@ -1,9 +1,9 @@
-"""Plan a million files in ten thousand partitions, beside next-fit in plain Python.
+"""Plan a million files in ten thousand partitions, and compare with next-fit in plain Python.
 
     python -m benchmarks.plan
 
 Both have the table's files in memory: the kit as it read them from a log, plain Python as lists.
-Prints ratios measured side by side in one run; the seconds depend on the machine.
+Prints ratios of times that are measured in one run; the seconds depend on the machine.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ NUM_FILES = 1_000_000
 NUM_PARTITIONS = 10_000
 REPEATS = 5
 SEED = 0
-# Seconds for a first plan and for another one; and how many times as fast as plain Python that is.
+# The most seconds for a first plan and for another one, and the required speed-up of the latter.
 TARGETS = (0.5, 0.05, 50.0)
 
 
@@ -59,7 +59,7 @@ def best(work: Callable[[], object]) -> float:
 
 
 def next_fit(sizes: list[int], partitions: list[str], max_file_size: int) -> int:
-    """The number of bins of two or more files, by the rule as one would first write it."""
+    """Return the number of bins of two or more files, by the simplest implementation of next-fit."""
     groups = defaultdict(list)
     for position, (size, partition) in enumerate(zip(sizes, partitions, strict=True)):
         if size < max_file_size:
@@ -79,7 +79,7 @@ def next_fit(sizes: list[int], partitions: list[str], max_file_size: int) -> int
 
 
 def write_table(folder: Path) -> Path:
-    """A log of one commit; the data files don't exist."""
+    """Write a log of one commit; the data files don't exist."""
     rng = np.random.default_rng(SEED)
     partitions = rng.integers(0, NUM_PARTITIONS, NUM_FILES).astype(str).tolist()
     sizes = rng.lognormal(14, 1.5, NUM_FILES).astype(np.int64).tolist()

@@ -1,11 +1,11 @@
-"""Tables on an object store that answers slowly: a first look, and compaction, beside other ways.
+"""Measure first reads and compactions on a slow object store, and compare with other engines.
 
     python -m benchmarks.remote [looks] [compaction] [--delay 30] [--factor 1]
 
-Runs an S3 server on this machine (versitygw, built once with go) behind a proxy that lets each request
-wait. A first look reads the live files and their sizes, in a process of its own each time. Compactions
-run on copies of one table, all in one session, and take until the commit; the proof is extra. Prints the
-seconds, the requests, and ratios to the kit.
+Runs an S3 server on this machine (versitygw, built once with go) behind a proxy that delays each request.
+A first look reads the live files and their sizes, each time in a new process. Compactions run on copies
+of one table, all in one session; their times end with the commit, and the time of the proof is printed
+separately. Prints the seconds, the requests, and ratios to the kit.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 KEY, SECRET, BUCKET = "kit-access", "kit-hidden", "kit"
 READERS = ("kit", "deltalake", "delta")
 WAYS = ("arrow", "deltalake", "optimize")
-# So many times as fast as each, the kit has to be.
+# Required speed-ups of the kit; "proof" is the longest proof, as a multiple of the run's time.
 TARGETS = {"deltalake look": 1.5, "delta look": 5.0, "optimize": 5.0, "deltalake": 1.0, "proof": 2.0}
 REPEATS = 3
 
@@ -63,7 +63,7 @@ def looks(folder: Path, files: S3FileSystem, slow: str, factor: float) -> None:
     for number, (words, (num_adds, tail)) in enumerate(shapes.items()):
         table = inspect.make_log(folder / f"look{number}", num_adds, 3, tail)
         for checkpoint in (table / "_delta_log").glob("*.checkpoint.parquet"):
-            # In few row groups, as Delta writes one: each takes some readers a request.
+            # Write few row groups, as Delta does, because some readers need a request for each row group.
             pq.write_table(pq.read_table(checkpoint), checkpoint)
         look(words, upload(files, table, f"look{number}"), slow)
         shutil.rmtree(table)
@@ -77,7 +77,7 @@ def looks(folder: Path, files: S3FileSystem, slow: str, factor: float) -> None:
 
 
 def many_commits(table: Path, commits: int) -> Path:
-    """A log with its commits since ever, and as many checksums as Delta writes."""
+    """Write a log that still has all its commits, and a checksum file for each, as Delta writes them."""
     from deltalake import DeltaTable
 
     log = table / "_delta_log"
@@ -100,8 +100,8 @@ def look(words: str, uri: str, slow: str) -> None:
 
 
 def measure(reader: str, uri: str, slow: str) -> None:
-    """Print what a reader takes, without imports and without Spark's start."""
-    # pyarrow imports it for its first array.
+    """Print the seconds and requests of a reader, without imports and without Spark's start."""
+    # pyarrow imports pandas for its first array.
     import pandas  # noqa: F401
 
     import compaction_kit as ck
@@ -161,7 +161,7 @@ def compaction(folder: Path, files: S3FileSystem, slow: str, factor: float) -> N
 
 
 def warm(spark: Any, folder: Path, files: S3FileSystem) -> None:
-    """Have Java compile what runs, and Python's workers start."""
+    """Run each way before it is measured, so that Java has compiled the code and Python's workers run."""
     import compaction_kit as ck
 
     shape = compact.Shape(0, 20, 2_000, 1 << 30, (0, 0), 0, 0, compact.random_numbers)
@@ -209,7 +209,7 @@ def upload(files: S3FileSystem, folder: Path, name: str) -> str:
         with files.open_output_stream(f"{BUCKET}/{name}/{path.relative_to(folder)}") as out:
             out.write(path.read_bytes())
 
-    # Hadoop's checksums are of local disks.
+    # Don't upload Hadoop's checksum files, which exist on local disks only.
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(copy, paths))
@@ -218,14 +218,14 @@ def upload(files: S3FileSystem, folder: Path, name: str) -> str:
 
 
 def counts(slow: str) -> dict[str, int]:
-    """Requests by method since the last call."""
+    """Return the number of requests since the last call, by method."""
     with urllib.request.urlopen(f"http://{slow}/_count") as answer:
         return json.load(answer)
 
 
 @contextlib.contextmanager
 def server(folder: Path, delay: int) -> Iterator[tuple[str, str]]:
-    """Run the store; yields its address, and that of the proxy."""
+    """Run the store; yield its address and the address of the proxy."""
     tools = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compaction-kit" / "go"
     environment = os.environ | {"GOBIN": str(tools)}
     if not (tools / "versitygw").exists():

@@ -1,9 +1,9 @@
-"""Read the log of a file sink: the kit beside a plain Python loop and pandas.
+"""Read the log of a file sink with the kit, with a plain Python loop and with pandas.
 
     python -m benchmarks.sink_log [number of entries …]
 
-Each reader runs in a process of its own on the same compaction file, in turn, in one run. Prints
-seconds (the best of some), ratios to the kit, and peak memory.
+The readers take turns on the same compaction file, each in a new process. Prints the best of
+several times in seconds, ratios to the kit, and peak memory.
 """
 
 import json
@@ -23,7 +23,7 @@ from compaction_kit.text import format_size
 
 SEED = 0
 REPEATS = 3
-# How many times as fast as the plain loop to Arrow the kit has to be.
+# The required speed-up of the kit over the plain loop to Arrow.
 TARGET = 5.0
 
 
@@ -42,14 +42,14 @@ def main(numbers: list[int]) -> None:
 
 
 def measure(reader: str, output: Path) -> tuple[float, float]:
-    """The best seconds and the peak MiB of a reader, in a new process each time."""
+    """Return the best seconds and the peak MiB of a reader; each run is a new process."""
     runs = [measure_alone("sink_log", reader, output) for _ in range(REPEATS)]
     return min(seconds for seconds, _ in runs), max(mib for _, mib in runs)
 
 
 def measure_here(reader: str, output: str) -> None:
     read = READERS[reader]
-    # Imports are no reader's work.
+    # Do the imports now, so that they aren't measured.
     with tempfile.TemporaryDirectory(prefix="sink-log-") as small:
         write_log(Path(small), 10)
         read(Path(small))
@@ -92,7 +92,7 @@ def compaction_file(output: Path) -> Path:
 
 
 def write_log(output: Path, number: int) -> int:
-    """A log of so many files, which don't exist, as Spark writes it; its size in bytes."""
+    """Write a log of `number` files, which don't exist, as Spark would; return its size in bytes."""
     rng = Random(SEED)
     path = compaction_file(output)
     path.parent.mkdir(parents=True)

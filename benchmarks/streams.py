@@ -1,14 +1,14 @@
-"""Write one stream in four ways: compacted by the kit at its end, or with properties against small files.
+"""Write one stream in four ways: compacted by the kit at the end, or with properties against small files.
 
     python -m benchmarks.streams [--batches 30] [--files 4] [--partitions 4] [--min-files 50]
 
-A stream reads a Delta table, some files a micro-batch, and writes another that is partitioned. Without
-either property it writes one file per task, partition and batch, which the kit then compacts. With
+A stream reads a Delta table, some files per micro-batch, and writes a partitioned one. Without either
+property it writes one file per task, partition and batch; the kit compacts them at the end. With
 delta.autoOptimize.autoCompact, Delta runs OPTIMIZE after the first batch, and then whenever a partition
 has enough small files (autoCompact.minNumFiles: --min-files). With delta.autoOptimize.optimizeWrite, each
-batch is shuffled before it is written. Prints the files in the end, the bytes written in all (and how many
-times those of the plain stream that is: write amplification), versions, seconds of the stream and of the
-compaction, and ratios to the plain stream; all measured in one warm session, counts by the log.
+batch is shuffled before it is written. Prints the number of files at the end, all bytes written (and their
+ratio to the plain stream's bytes, the write amplification), versions, seconds of the stream and of the
+compaction, and ratios to the plain stream. All ways run in one warm session; counts come from the log.
 """
 
 import tempfile
@@ -35,7 +35,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a way of writing the stream left, and took."""
+    """Files, bytes, versions and seconds of one way to write the stream."""
 
     num_files: int
     bytes_streamed: int
@@ -61,14 +61,14 @@ def main(num_batches: int, files_a_batch: int, num_partitions: int, min_files: i
 
 
 def make_source(spark: SparkSession, table: Path, num_files: int, num_partitions: int) -> None:
-    """A table of which each file has rows of all partitions of the sink."""
+    """Write a table in which each file has rows of all partitions of the sink."""
     rows = spark.range(0, num_files * ROWS_A_FILE, 1, num_files)
     rows = rows.selectExpr("id", "rand(0) AS value", f"id % {num_partitions} AS p")
     rows.write.format("delta").save(str(table))
 
 
 def write(spark: SparkSession, source: Path, folder: Path, way: str, files_a_batch: int) -> Outcome:
-    """Write the stream one way, and compact by the kit if nothing else does."""
+    """Write the stream in one way, and compact with the kit if no property is set."""
     properties = WAYS[way]
     sink = folder / "sink"
     states = {name: str(name in properties).lower() for name in WAYS["both"]}

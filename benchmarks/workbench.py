@@ -2,9 +2,9 @@
 
     python -m benchmarks.workbench
 
-The first is measured from the start of a notebook's kernel, on the flights; the others on 100,000
-files in 500 partitions: from naming the table until its verdict is there, and from the message that
-says where the slider is until sentence and figure have been sent. The history has 10,000 versions, a
+The first histogram, of the flights, is measured from the start of a notebook's kernel. Verdict and
+slider are measured on 100,000 files in 500 partitions: from naming the table to its verdict, and from a
+message of the slider to the last message with sentence and figure. The history has 10,000 versions, a
 hundred of them compactions. Prints how often the targets are met; the seconds depend on the machine.
 """
 
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def first_histogram(root: str) -> float:
-    """Seconds from starting a kernel until the workbench in it shows file sizes."""
+    """Return the seconds from starting a kernel until the workbench in it shows file sizes."""
     start = time.perf_counter()
     manager, client = start_new_kernel()
     reply = client.execute_interactive(FIRST_LOOK.format(root=root), timeout=120)
@@ -88,7 +88,7 @@ def first_histogram(root: str) -> float:
 
 
 def verdict_and_moves(table: Path) -> tuple[float, np.ndarray]:
-    """Seconds until the verdict of a table is there, and milliseconds of each of many moves."""
+    """Return the seconds until a table's verdict is shown, and the milliseconds of many slider moves."""
     start = time.perf_counter()
     bench = Workbench(WorkbenchState(table))
     bench.state.loading.wait()
@@ -106,14 +106,14 @@ def verdict_and_moves(table: Path) -> tuple[float, np.ndarray]:
 
 
 def write_table(folder: Path) -> None:
-    """The log of a table with files of 3 MiB or so; their data is not needed."""
+    """Write the log of a table with files of about 3 MiB; the data files don't exist."""
     sizes = np.exp(np.random.default_rng(SEED).normal(15, 2, NUM_FILES)).astype(int) + 1
     adds = (add(f"p={i % NUM_PARTITIONS}/{i}.parquet", int(size), i) for i, size in enumerate(sizes))
     handmade.write_log(folder, [METADATA, *adds])
 
 
 def write_history(folder: Path) -> None:
-    """The log of a table with a file a commit, compacted at each hundredth one; their data is not needed."""
+    """Write the log of a table with one file per commit, compacted every hundredth commit, without data."""
     live: list[handmade.Action] = []
     commits = []
     for version in range(NUM_VERSIONS):
@@ -130,7 +130,7 @@ def write_history(folder: Path) -> None:
 
 
 def history_steps(table: Path) -> dict[str, float]:
-    """Seconds until the history is listed, and of what people do there."""
+    """Return the seconds until the history is listed, and the seconds of each action on it."""
     page = widgets.history(table)
     grid = at(page, "ck-versions")
 

@@ -10,7 +10,7 @@ WIDTH_PIXELS, STEP_MILLISECONDS = 900, 2_500
 
 
 def main() -> None:
-    """Write one frame a step, each as large as the highest, with the picture at its top."""
+    """Write one frame per step, all as high as the highest picture, with each picture at the top."""
     pictures = [Image.open(PICTURES / f"workbench-{step}.png").convert("RGB") for step in STEPS]
     scaled = [
         picture.resize((WIDTH_PIXELS, round(picture.height * WIDTH_PIXELS / picture.width)))

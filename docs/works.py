@@ -2,8 +2,8 @@
 
 With --write the table goes to the book.
 
-A test says what it shows by `@pytest.mark.works(place, *parts)`, or that it is refused there in a sentence by
-`@pytest.mark.refused(place, *parts)`; `when` names the only one of its parameters that does.
+The mark `@pytest.mark.works(place, *parts)` says that a test shows that these parts work in a place, and
+`@pytest.mark.refused(place, *parts)` that they raise an error there. `when` limits a mark to one parameter.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ PARTS = {
 }
 PLACES = ("local disk", "S3", "Google's store", "HDFS", "cluster", "Spark Connect")
 SAID = {"works": "yes", "refused": "no"}
-# Pytest doesn't collect it by itself: it is run in a process of its own.
+# Name this file, because pytest doesn't collect it by itself: its tests run in a process of their own.
 _CONNECT = "tests/over_connect.py"
 
 
 class _Collected:
-    """What pytest finds, without running it."""
+    """A plugin that keeps the tests that pytest collects."""
 
     def __init__(self) -> None:
         self.items: list[pytest.Item] = []
@@ -48,11 +48,11 @@ class _Collected:
 
 
 def claims() -> dict[tuple[str, str], str]:
-    """What tests show of each part and place, "yes" or "no"."""
+    """Return "yes" or "no" for each part and place that tests cover."""
     files = [path for path in (ROOT / "tests").rglob("test_*.py") if ".works(" in path.read_text("utf-8")]
     found = _Collected()
     options = ["--collect-only", "--nightly", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
-    # What reads notebooks takes three seconds to import.
+    # Leave out nbval, which takes three seconds to import.
     options += ["-p", "no:nbval", "--override-ini=addopts=--strict-markers"]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         code = pytest.main([*options, *map(str, files), str(ROOT / _CONNECT)], [found])
@@ -71,7 +71,7 @@ def _of(item: pytest.Item) -> Iterator[tuple[str, str, str]]:
 
 
 def table() -> str:
-    """The table in Markdown; what no test shows is left empty."""
+    """Return the table in Markdown; cells that no test covers are empty."""
     found = claims()
     rows = [[name, *(found.get((part, place), "") for place in PLACES)] for part, name in PARTS.items()]
     lines = [["", *PLACES], ["---"] * (len(PLACES) + 1), *rows]

@@ -1,7 +1,7 @@
-"""Notebooks that pytest runs share what takes long to start or to make, and print what they printed before.
+"""Run notebooks by pytest with shared kernels, Spark and flights, and compare their output with kept output.
 
-Their kernels are forked from one process, and use the Spark context of pytest's own process, each with a new
-session of it. Tour and workbench start and stop Spark themselves, as readers run them.
+Kernels are forked from one process and use the Spark context of pytest's own process, each with a new
+session. Tour and workbench start and stop Spark themselves, as they do for readers.
 """
 
 import functools
@@ -29,10 +29,10 @@ from tests.notebooks.lessons import parts
 from tests.notebooks.outputs import compare_or_accept
 
 _ACCEPT = "--accept-outputs"
-# Files are a little larger or smaller by it, as they are with other releases or machines: lines that
-# follow from their bytes aren't stable.
+# Another codec changes file sizes a little, as other releases and machines do. Printed lines that change
+# with file sizes aren't stable.
 _OTHER_SIZES = {"spark.sql.parquet.compression.codec": "lz4_raw"}
-# Jupyter's folder with the kernel that asks for one.
+# A folder of Jupyter with the kernel spec "forked", which runs forked.py.
 _JUPYTER = Path(forked.__file__).parent
 
 
@@ -47,13 +47,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @functools.cache
 def _further(notebook: Path) -> frozenset[str]:
-    """The cells of a lesson's part "Going further"."""
+    """Return the ids of the cells in a lesson's part "Going further"."""
     return frozenset(cell.id for cell in parts(notebook).get("Going further", ()))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the night what no lesson needs: solutions, the museum, and what goes further."""
+    """Mark the cells that no lesson needs as nightly: solutions, the museum, and "Going further"."""
     for item in items:
         if isinstance(item, IPyNbCell):
             beside = item.path.parent.name == "solutions" or item.path.stem == "museum"
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Shared:
-    """The process that kernels are forked from, and the Spark context of this one that they use."""
+    """The process from which kernels are forked, and this process's Spark context, which they use."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="kernels-")
@@ -80,11 +80,11 @@ class _Shared:
         self._settings: Mapping[str, str] = {}
 
     def kernels(self, flights: Path) -> dict[str, str]:
-        """What is in the environment of those who ask for kernels."""
+        """Return the environment variables for processes that ask for a kernel."""
         return {"JUPYTER_PATH": str(_JUPYTER), forked.SOCKET: self._socket, forked.FLIGHTS: str(flights)}
 
     def new_session(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Make a session for a kernel; what is in its environment for that. Nothing if a test has Spark."""
+        """Start a session for a kernel; return its environment variables, none if a test uses Spark."""
         if settings != self._settings:
             self.stop_spark()
         if self._spark is None:
@@ -97,7 +97,7 @@ class _Shared:
         return address(self._spark.sparkContext._gateway) | {forked.KEPT: "yes"}
 
     def end_session(self) -> None:
-        """Stop Spark where a kernel hasn't said that it needs no more of it."""
+        """Stop Spark unless the kernel cleared the default session, because it needs no more Spark."""
         if self._spark is not None and session_class(self._spark).getDefaultSession().isDefined():
             self.stop_spark()
 
@@ -122,7 +122,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
-    """Kernels start with a notebook's first cell, and end with its last."""
+    """Start a kernel with a notebook's first cell, and end it with the last cell."""
     if not isinstance(item, IPyNbCell):
         return (yield)
     config = item.config
@@ -137,7 +137,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             shared.stop_spark()
             own_spark = free_jvm()
         elif item.parent.kernel is None:
-            # These change no result, and lessons compute next to nothing.
+            # These settings change no result; they are faster because lessons compute very little.
             environment |= shared.new_session(QUICK | QUICK_STREAMS | sizes)
         if own_spark is not None:
             environment |= address(own_spark)
@@ -146,7 +146,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             patch.setitem(os.environ, name, value)
         patch.setattr(config.option, "nbval_current_env", False)
         patch.setattr(config.option, "nbval_kernel_name", "forked")
-        # A port that is free when Jupyter looks for one may be taken when the kernel binds it; a path isn't.
+        # Use a path: another process may take a port between Jupyter's check and the kernel's start.
         by_path = functools.partial(KernelManager, transport="ipc", ip=shared.sockets)
         patch.setattr(nbval.kernel, "KernelManager", by_path)
         result = yield
@@ -161,7 +161,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a cell if a number in its text isn't the kept one, and an exercise if it can't run again."""
+    """Fail a cell if a number in its output has changed, or if an exercise can't run a second time."""
     result = yield
     if isinstance(item, IPyNbCell):
         accept = item.config.getoption(_ACCEPT, None)
@@ -171,6 +171,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
             hint = f"If that is meant: {command}, and once more with {_ACCEPT}=stable"
             item.raise_cell_error(f"its output has changed\n{changed}\n{hint}")
         if item.cell.source.startswith("# Solution goes here"):
-            # Students run it again with each answer.
+            # Students run this cell again for each answer.
             item.runtest()
     return result

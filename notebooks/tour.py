@@ -1,4 +1,4 @@
-"""Run the tour without a browser: its notebook is run, kept as a page, and its summary printed.
+"""Run the tour's notebook without a browser, save it as a page, and print its summary.
 
 python notebooks/tour.py [notebook] [page]
 """
@@ -54,7 +54,7 @@ def run_notebook(notebook: Path, page: Path) -> str:
     client = NotebookClient(
         content,
         kernel_name="python3",
-        # Else each kernel warns that its sockets, on the loopback, are not encrypted.
+        # Don't show the warning of each kernel that its sockets, on the loopback, are not encrypted.
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
         timeout=60 * MINUTES_PER_CELL,
         resources={"metadata": {"path": str(notebook.parent)}},
@@ -72,20 +72,20 @@ def run_notebook(notebook: Path, page: Path) -> str:
 
 
 def to_html(content: Any) -> str:
-    """The page of a notebook, without its widgets."""
+    """Return a notebook as an HTML page, without its widgets."""
     content = copy.deepcopy(content)
     for cell in content.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
     exporter = HTMLExporter(template_name="lab")
-    # Scripts from the network that the page does without.
+    # Leave out scripts that the page would load from the network.
     exporter.require_js_url = exporter.mathjax_url = exporter.mermaid_js_url = ""
     body, _ = exporter.from_notebook_node(content)
     return str(body)
 
 
 def main(notebook: str = "notebooks/tour.ipynb", page: str = "tour.html") -> int:
-    """Run the tour; the exit code."""
+    """Run the tour; return the exit code."""
     start = time.monotonic()
     try:
         summary = run_notebook(Path(notebook), Path(page))

@@ -1,4 +1,4 @@
-"""Make a table look as if all that happened to it had happened days earlier."""
+"""Make a table look older: move its file times and the times in its commits back."""
 
 import json
 import os
@@ -8,18 +8,18 @@ _DAY = 86_400
 
 
 def age(table: Path, days: float) -> None:
-    """Put back file times, and the times written in commits; not those in checkpoints."""
+    """Move file times and the times in commits back by some days; times in checkpoints stay."""
     for commit in (table / "_delta_log").glob("*.json"):
         _rewrite(commit, int(days * _DAY * 1000))
     for checksum in (table / "_delta_log").glob("*.crc"):
-        checksum.unlink()  # they repeat what is in the commits
+        checksum.unlink()  # checksums repeat content of the commits
     for path in table.rglob("*"):
         if path.is_file():
             age_file(path, days)
 
 
 def age_file(path: Path, days: float) -> None:
-    """Put a file's time back."""
+    """Move a file's times back by some days."""
     status = path.stat()
     os.utime(path, (status.st_atime - days * _DAY, status.st_mtime - days * _DAY))
 

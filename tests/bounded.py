@@ -1,4 +1,4 @@
-"""Every reading of the kit, in a process of its own: what crashes, hangs or takes all memory is found."""
+"""Call everything that reads in a process of its own, to find crashes, hangs and excessive use of memory."""
 
 import resource
 import traceback
@@ -20,13 +20,13 @@ Live = list[tuple[str, int]]
 
 
 class Reader:
-    """Reads one thing after the other; a process that doesn't survive that is replaced."""
+    """Reads tables and logs in another process, which is replaced if it dies or hangs."""
 
     def __init__(self) -> None:
         self._pool: Pool | None = None
 
     def wrong(self, kind: str, path: Path) -> tuple[list[str], Live | None]:
-        """What a reading led to that is neither an answer nor one sentence, and a table's live files."""
+        """Return the errors that are not one sentence of the kit, and a table's live files."""
         self._pool = self._pool or get_context("spawn").Pool(1, _bound)
         try:
             return self._pool.apply_async(_read, (kind, path)).get(_SECONDS)
@@ -41,7 +41,7 @@ class Reader:
 
 
 def _bound() -> None:
-    """Let the process grow by some memory from here on, and no more."""
+    """Limit how much more memory the process may allocate from here on."""
     warnings.simplefilter("ignore")
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + _BYTES
@@ -65,7 +65,7 @@ def _read(kind: str, path: Path) -> tuple[list[str], Live | None]:
 
 
 def _of_table(path: Path) -> Calls:
-    # Anew for each call, so that none profits of what another has read.
+    # Open the table again for each call, so that no call profits from what another one has read.
     table = partial(open_table, path)
 
     def earliest() -> int:
@@ -115,7 +115,7 @@ def _live(path: Path) -> Live:
 
 
 def _survey(path: Path) -> None:
-    """What a survey tells of a table's error is a sentence too."""
+    """Check that a survey's errors are sentences too."""
     for error in survey(path).rows["error"].drop_null().to_pylist():
         if "Error: " in error.split()[0] + " ":
             raise AssertionError(error)

@@ -1,4 +1,4 @@
-"""How many random examples a test takes, and which of its parameters are for the night alone."""
+"""The number of random examples of a test, and parameters that run only at night."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _USUAL = 100
 
 
 def examples(by_day: int, divided_by: int = 1) -> settings:
-    """So many where that is fewer than usual, for 0 those that a test names; a part of those of --long."""
+    """Run `by_day` examples (for 0, only explicit ones), or with --long a share of its many examples."""
     most = settings().max_examples
     if most <= _USUAL and not by_day:
         return settings(phases=[Phase.explicit])
@@ -17,6 +17,6 @@ def examples(by_day: int, divided_by: int = 1) -> settings:
 
 
 def nightly(*values: Any) -> list[Any]:
-    """Parameters for the night alone; a tuple has one for each name."""
+    """Mark parameters as nightly; a tuple has a value for each parameter name."""
     sets = (value if isinstance(value, tuple) else (value,) for value in values)
     return [pytest.param(*one, marks=pytest.mark.nightly) for one in sets]

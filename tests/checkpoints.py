@@ -48,7 +48,7 @@ _OTHERS = {
 
 
 def key(file: Action) -> Key:
-    """What names a file: its path, and its deletion vector's unique id."""
+    """Return the key of a file: its path, and its deletion vector's unique id."""
     # DeltaLog.CanonicalPathFunction, for paths without dots and double slashes.
     path = f"file://{file['path']}" if file["path"].startswith("/") else file["path"]
     vector = file.get("deletionVector")
@@ -60,7 +60,7 @@ def key(file: Action) -> Key:
 
 @dataclass
 class State:
-    """What a log says up to a version; of several actions on the same thing the newest."""
+    """The state of a log at a version: of several actions on the same thing, the newest counts."""
 
     live: dict[Key, Action] = field(default_factory=dict)
     dead: dict[Key, Action] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class State:
 
 
 def replay(commits: Sequence[Sequence[Action]]) -> State:
-    """The state after the last of these commits."""
+    """Return the state after the last of these commits."""
     state = State()
     for commit in commits:
         state.apply(commit)
@@ -99,7 +99,7 @@ def replay(commits: Sequence[Sequence[Action]]) -> State:
 def write_classic(
     table: Path, version: int, state: State, stats: Stats = "text", parts: int | None = None
 ) -> list[Path]:
-    """A checkpoint in one file, or in some parts."""
+    """Write a checkpoint in one file, or in several parts."""
     actions = state.other_actions + state.file_actions
     names = [f".{part + 1:010d}.{parts:010d}" for part in range(parts or 0)] or [""]
     return [
@@ -116,9 +116,9 @@ def write_v2(
     suffix: str = "uuid.json",
     sidecars: int = 0,
 ) -> list[Path]:
-    """A V2 checkpoint; without sidecars the file actions are in its own file.
+    """Write a V2 checkpoint; without sidecars the file actions are in its own file.
 
-    Its name ends in uuid.json, uuid.parquet or, as a classic one's does, parquet.
+    Its name ends in uuid.json, in uuid.parquet or, like the name of a classic checkpoint, in parquet.
     """
     actions: list[Action] = [{"checkpointMetadata": {"version": version}}, *state.other_actions]
     files = [
@@ -138,7 +138,7 @@ def write_v2(
 
 
 def write_compacted(table: Path, first: int, last: int, commits: Sequence[Sequence[Action]]) -> Path:
-    """The compacted log of the commits from first to last, which are given."""
+    """Write the compacted log of the given commits, which have the versions `first` to `last`."""
     state, file = replay(commits), handmade.commit_path(table, first, f"{last:020d}.compacted.json")
     return handmade.write_actions(file, state.other_actions + state.file_actions)
 
@@ -154,7 +154,7 @@ def _write(file: Path, actions: Sequence[Action], stats: Stats) -> Path:
 
 
 def _row(name: str, fields: Action) -> Action:
-    """An action as pyarrow takes it: maps as lists of pairs, and parsed stats beside the text."""
+    """Convert an action for pyarrow: maps to lists of pairs, and parsed stats beside the text."""
     row: dict[str, Any] = dict(fields)
     for column in ("partitionValues", "configuration", "tags"):
         if row.get(column) is not None:

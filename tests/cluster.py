@@ -1,4 +1,4 @@
-"""Spark on loopback: a standalone cluster, Pythons for its executors, and a server of Spark Connect."""
+"""Spark on loopback: a standalone cluster, Python environments for executors, and a Spark Connect server."""
 
 import contextlib
 import os
@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 
 from compaction_kit.session import find_java_home
 
-# Two hosts: Spark starts no second attempt of a task on the host of the first.
+# Two hosts, because Spark starts a second attempt of a task only on another host.
 _HOSTS = ("127.0.0.1", "127.0.0.2")
 _WORKER_MIB = 1024
 _STARTING_SECONDS, _ENDING_SECONDS = 60, 20
 
 
 def python_with(folder: Path, *packages: str) -> Path:
-    """A new Python that has some packages of this one, and nothing else."""
+    """Make a Python environment that has some packages of this one, and nothing else."""
     venv.create(folder, symlinks=True)
     bases = {"base": str(folder), "platbase": str(folder)}
     site = Path(sysconfig.get_path("purelib", "venv", bases))
@@ -38,9 +38,9 @@ def python_with(folder: Path, *packages: str) -> Path:
 
 @contextlib.contextmanager
 def standalone(spark: SparkSession, folder: Path) -> Iterator[str]:
-    """A master and two workers of a core each, as long as the block lasts; gives the master's URL.
+    """Run a master and two workers with one core each while the block runs; yield the master's URL.
 
-    They are in the JVM of a local session, as Spark's own LocalSparkCluster has them, but on two hosts.
+    They run in the JVM of a local session, as in Spark's own LocalSparkCluster, but on two hosts.
     """
     if not all(map(_is_own, _HOSTS)):
         pytest.skip("this machine has no second address on loopback")
@@ -65,7 +65,7 @@ def standalone(spark: SparkSession, folder: Path) -> Iterator[str]:
             )
         yield urls[0]
     finally:
-        # The master last, which the workers would look for.
+        # Stop the master last, because workers would try to reach it.
         for environment in reversed(running):
             environment.shutdown()
             environment.awaitTermination()
@@ -73,7 +73,7 @@ def standalone(spark: SparkSession, folder: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[tuple[str, int]]:
-    """A server of Spark Connect with these settings, for a while; gives its URL and process."""
+    """Run a Spark Connect server with these settings while the block runs; yield its URL and process id."""
     confs = {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
@@ -87,7 +87,7 @@ def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[tuple[
     own |= {"SPARK_DAEMON_MEMORY": "1g", "JAVA_HOME": str(find_java_home(folder))}
     command = [f"{home}/bin/spark-class", "org.apache.spark.deploy.SparkSubmit"]
     command += [option for key, value in confs.items() for option in ("--conf", f"{key}={value}")]
-    # What spark-submit runs when no application's file is named.
+    # spark-submit takes "spark-internal" if there is no application file.
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=own, stdout=out, stderr=out)
@@ -104,7 +104,7 @@ def connect_server(folder: Path, confs: Mapping[str, object]) -> Iterator[tuple[
 
 
 def _waited(log: Path, sign: str) -> str:
-    """What follows a sign in a log, when it is there."""
+    """Wait until a log contains `sign`, and return the text after it."""
     end = time.monotonic() + _STARTING_SECONDS
     while sign not in (text := log.read_text()) or not text.endswith("\n"):
         assert time.monotonic() < end, text

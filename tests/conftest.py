@@ -20,7 +20,7 @@ settings.register_profile("kit", deadline=None, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2_000)
 settings.load_profile("kit")
 
-# For many queries over next to nothing. The tour and the workbench in Voilà run with the kit's own settings.
+# For many queries over little data. The tour and the workbench in Voilà use the kit's own settings.
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -28,16 +28,16 @@ QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-    # Of each query Spark tells its UI a plan in words.
+    # Spark builds a text of each query's plan for its UI; keep it short.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "0",
-    # Of a stream's own files; they have Hadoop's checksums anyway.
+    # Don't write checksums of a stream's own files, which have Hadoop's checksums anyway.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # As by default since Spark 4.0: dates before 1582 are written as they are.
+    # The default since Spark 4.0: dates before 1582 are written unchanged.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
 }
-# To write a stream's own files without a process for each. Who reads them by this verifies Hadoop's
+# Write a stream's own files without starting a process for each. Readers with this setting verify Hadoop's
 # checksums, which Spark by default doesn't.
 QUICK_STREAMS = {
     "spark.sql.streaming.checkpointFileManagerClass": streaming_class(
@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What runs take here, and which tables are opened, is of no use for the user."""
+    """Keep the times of the tests' runs and the tables that they open out of the user's cache."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", folders.own_cache(tmp_path_factory.mktemp("cache") / "own"))
         yield
@@ -71,16 +71,16 @@ def _is_night(config: pytest.Config) -> bool:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what uses the session."""
+    """Mark the tests that use the session."""
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker("spark")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is for the night alone, and put files that take long first.
+    """By day, leave out nightly tests; put test files that take long first.
 
-    No process is left with one of these at the end then. Notebooks and browser come before all: they borrow
-    the JVM, which then becomes that of the one session.
+    So no process works on a long file alone at the end. Notebooks and browser tests come before all others,
+    because they borrow the JVM, in which the one session starts afterwards.
     """
     nightly = [item for item in items if item.get_closest_marker("nightly") and not _is_night(config)]
     config.hook.pytest_deselected(items=nightly)
@@ -111,7 +111,7 @@ def spark() -> SparkSession:
 
 @pytest.fixture
 def confs(spark: SparkSession) -> Iterator[SetConf]:
-    """Set session settings; the old ones come back after the test."""
+    """Set session settings; the old values come back after the test."""
     with ExitStack() as stack:
         yield lambda key, value: stack.enter_context(session_confs(spark, {key: value}))
 
@@ -124,7 +124,7 @@ def _s3() -> Iterator[stores.Server]:
 
 @pytest.fixture
 def s3(_s3: stores.Server) -> Iterator[stores.Server]:
-    """The tests' server of S3, without faults and with none of its requests counted."""
+    """The tests' S3 server, without faults and with an empty list of requests."""
     if SPARK < (4, 0):
         pytest.skip("S3A of Spark 3.5 needs another SDK of Amazon's")
     _s3.requests.clear()
@@ -141,7 +141,7 @@ def on_s3(s3: stores.Server, confs: Callable[[str, str], None]) -> stores.Server
 
 
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of all processes of a test run."""
+    """Return a folder that all processes of a test run share."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
@@ -150,22 +150,22 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The flights of 2013, a commit a day; copy it before you change it.
 
-    Made once for all processes of a test run, for it takes a while.
+    It is made once for all processes of a test run, because that takes a while.
     """
     return made_once(datasets.flights, shared_folder(tmp_path_factory) / "flights")
 
 
 @pytest.fixture(scope="session")
 def shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """21 files from 4 commits in 3 skewed partitions (11, 5 and 4 files, or so); copy it to change it."""
+    """21 files from 4 commits in 3 skewed partitions (11, 6 and 4 files); copy it to change it."""
     folder = tmp_path_factory.mktemp("shaped") / "table"
     return Path(datasets.shaped_table(folder, partitions=3, files=7, rows=50, skew=1.0, commits=4))
 
 
 @pytest.fixture(scope="session")
 def lived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table that Spark wrote, with a life: written (0), rows deleted by vectors (1), more of them (2),
-    compacted in one partition (3), appended to (4). Partitioned by p ("0" and "1"); copy it to change it.
+    """A table by Spark, partitioned by p ("0" and "1"); copy it to change it. Its versions: rows written (0),
+    rows deleted by vectors (1), more rows deleted (2), one partition compacted (3), rows appended (4).
     """
     folder = tmp_path_factory.mktemp("lived") / "table"
     name = f"delta.`{folder}`"

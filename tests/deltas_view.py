@@ -1,4 +1,4 @@
-"""What Delta itself says about a table, through Spark: the reference for what the kit reads."""
+"""Delta's own view of a table, through Spark: the reference for what the kit reads."""
 
 import functools
 import json
@@ -20,10 +20,10 @@ Values = dict[str, str | None]
 
 @dataclass(frozen=True)
 class State:
-    """A version: bytes, partition values and records of each live file, and when each dead one died.
+    """A version: bytes, partition values and records of each live file, and deletion times of tombstones.
 
-    A file is named by its path as on disk and the unique id of its deletion vector. `twice` has the times of
-    files of which Delta keeps two tombstones, as where a compacted file of the log has the second one.
+    A file's key is its path on disk and the unique id of its deletion vector. `twice` has the deletion times
+    of files with two tombstones in Delta's state, such as when a compacted log file has the second one.
     """
 
     schema: str
@@ -33,13 +33,13 @@ class State:
 
 
 def live_files(spark: SparkSession, table: Path) -> list[tuple[str, int]]:
-    """Path, as Delta knows it, and bytes of each live file, as its own Snapshot has them."""
+    """Return path and bytes of each live file, as Delta's own Snapshot has them."""
     adds = DataFrame(_snapshot(spark, table, None).allFiles().toDF(), spark)
     return [(row["path"], row["size"]) for row in adds.select("path", "size").collect()]
 
 
 def states(spark: SparkSession, table: Path, versions: Iterable[int]) -> dict[int, State]:
-    """Those of these versions that Delta reads."""
+    """Return the states of those versions that Delta can read."""
     snapshots = {}
     for version in versions:
         try:
@@ -71,7 +71,7 @@ def states(spark: SparkSession, table: Path, versions: Iterable[int]) -> dict[in
 
 
 def physical_names(schema: str) -> dict[str, str]:
-    """What partition values call each column of a schema in JSON."""
+    """Map each column of a schema in JSON to its name in partition values."""
     return {
         column["name"]: column["metadata"].get("delta.columnMapping.physicalName", column["name"])
         for column in json.loads(schema)["fields"]
@@ -97,13 +97,13 @@ def _file_actions(spark: SparkSession, version: int, snapshot: Any) -> DataFrame
 
 
 def canonical_path(spark: SparkSession, table: Path) -> Callable[[str], str]:
-    """What makes of a path of the log the one by which Delta knows the file."""
+    """Return the function that converts a path of the log to the path by which Delta knows the file."""
     function = _log(spark, table).getCanonicalPathFunction(False)
     return lambda path: str(function.apply(path))
 
 
 def forget(spark: SparkSession) -> None:
-    """Make Delta read logs anew, after one was changed behind its back."""
+    """Make Delta read logs again, after a log was changed without Delta."""
     _jvm(spark).DeltaLog.clearCache()
 
 
@@ -137,5 +137,5 @@ def _jvm(spark: SparkSession) -> Any:
 
 
 def decoded(uri: str) -> str:
-    """The path that a URI names, without the scheme of local ones."""
+    """Decode the path of a URI; drop the scheme of local files."""
     return unquote(urlsplit(uri).path if uri.startswith("file:") else uri)

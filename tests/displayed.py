@@ -1,4 +1,4 @@
-"""What a cell whose last line is a widget leaves in its notebook."""
+"""The outputs of a notebook's cell whose last line is a widget."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from IPython.utils.capture import capture_output
 
 
 def outputs_of(shown: object) -> list[dict[str, Any]]:
-    """The outputs of a cell that shows something, by type."""
+    """Return the outputs of a cell that shows an object, by MIME type."""
     InteractiveShell.instance()  # without one, everything is printed
     try:
         with capture_output() as captured:

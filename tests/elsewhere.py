@@ -8,7 +8,7 @@ from compaction_kit.reads import measure_reads
 from compaction_kit.table import Table
 
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-# What is reported of a table such as the fixture `shaped`, of 21 files in 3 partitions.
+# The result for a table such as the fixture `shaped`, of 21 files in 3 partitions.
 AFTERWARDS = {
     "rewritten": ["rewrite", [5], True, True],
     "read": [21, 3, True],
@@ -21,7 +21,7 @@ AFTERWARDS = {
 
 
 def afterwards(table: Table) -> dict[str, Any]:
-    """Rewrite by Spark's writer, measure a query, restore, list in a manifest and vacuum; tell of each."""
+    """Rewrite by Spark's writer, time a query, restore, list in a manifest and vacuum; return the results."""
     rewritten, seen = table.plan_compaction().run(strategy="rewrite"), list[float]()
     reads = measure_reads(table.spark, table.location, 4, 5, "id IS NOT NULL", repeats=1)
     restored = table.plan_restore(4).run()

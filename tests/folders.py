@@ -1,4 +1,4 @@
-"""Folders: what is in one, and copies of tables."""
+"""The content of folders, and copies of tables."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ NOBODY = 65534
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
-    """Size and mtime of everything in a folder, by path; equal listings mean that nothing was touched."""
+    """Return size and mtime of everything in a folder, by path; equal listings mean that nothing changed."""
     return {
         str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
         for path in folder.rglob("*")
@@ -21,7 +21,7 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def copy(table: Path, to: Path) -> Path:
-    """A copy of a table, file times too."""
+    """Copy a table with its file times."""
     return Path(shutil.copytree(table, to))
 
 
@@ -36,7 +36,7 @@ def data_files(table: Path) -> set[Path]:
 
 
 def own_cache(folder: Path) -> str:
-    """A cache for XDG_CACHE_HOME: the user's, but for what runs took and which tables were opened."""
+    """Make a cache for XDG_CACHE_HOME: the user's, without the times of runs and the opened tables."""
     used, own = cache_folder(), folder / cache_folder().name
     own.mkdir(parents=True)
     for downloaded in ("jars", "hdfs"):
@@ -50,9 +50,9 @@ def own_cache(folder: Path) -> str:
 
 @contextmanager
 def no_permission(folder: Path, *places: Path) -> Iterator[None]:
-    """As a user who may read the folder and not write to these places; root may write anywhere."""
+    """Run the block without permission to write to `places`; root, who may write anywhere, becomes NOBODY."""
     is_root = os.geteuid() == 0
-    # Folders of pytest are root's alone.
+    # Only root may read pytest's folders.
     closed = [path for path in folder.parents if path.stat().st_mode & 0o5 != 0o5]
     modes = {path: path.stat().st_mode & 0o7777 for path in [*places, *closed]}
     try:

@@ -1,4 +1,4 @@
-"""Delta tables written by hand, action by action, for the logs that no writer makes to order."""
+"""Write Delta tables action by action, for logs that no writer produces on demand."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ def commit_path(table: Path, version: int, suffix: str = "json") -> Path:
 
 
 def actions_of(table: Path, version: int, name: str) -> list[Action]:
-    """The actions of that name in a commit, read word for word."""
+    """Return a commit's actions of one kind, as they are in the file."""
     lines = commit_path(table, version).read_text().splitlines()
     return [action[name] for action in map(json.loads, lines) if name in action]
 
@@ -62,7 +62,7 @@ def metadata(
 
 
 def struct_of(fields: Mapping[str, Any], of_each: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The type of a struct, or of all columns, of fields of these types; each with this metadata."""
+    """Return the type of a struct, or of all columns, with these fields; `of_each` is each one's metadata."""
     more = {"nullable": True, "metadata": of_each or {}}
     return {"type": "struct", "fields": [{"name": name, "type": fields[name]} | more for name in fields]}
 
@@ -76,7 +76,7 @@ def add(
     bounds: tuple[Action, Action] | None = None,
     nulls: int | None = None,
 ) -> Action:
-    """An add action; `bounds` are the least and the greatest value of each column, `nulls` those of each."""
+    """An add action; `bounds` are each column's minimum and maximum, `nulls` its number of nulls."""
     action: Action = {
         "path": path,
         "partitionValues": dict(partition or {}),
@@ -113,23 +113,23 @@ def remove(path: str, deleted: int | None = 1_700_000_000_000, vector: Action | 
 
 
 def unchanged(action: Action) -> Action:
-    """The same file action, which says that it changes no data."""
+    """Return the same file action with dataChange=false."""
     return {name: fields | {"dataChange": False} for name, fields in action.items()}
 
 
 def vector(name: str, cardinality: int = 1, storage: str = "i") -> Action:
-    """A deletion vector descriptor; it says where, no vector is there."""
+    """A descriptor of a deletion vector, without the vector itself."""
     return {"storageType": storage, "pathOrInlineDv": name, "sizeInBytes": 40, "cardinality": cardinality}
 
 
 def inline_vector(rows: Sequence[int]) -> Action:
-    """A deletion vector within the log, which says that these rows are deleted: up to 4,096 of 65,536."""
+    """Return an inline deletion vector that deletes these rows: at most 4,096 rows, below 65,536."""
     bitmap = struct.pack(f"<IIHHI{len(rows)}H", _BITMAP, 1, 0, len(rows) - 1, 16, *rows)
     return inline_bitmap(struct.pack("<qi", 1, 0) + bitmap, len(rows))
 
 
 def inline_bitmap(bitmap: bytes, cardinality: int) -> Action:
-    """A deletion vector within the log, of a portable 64-bit Roaring bitmap."""
+    """Return an inline deletion vector with a portable 64-bit Roaring bitmap."""
     data = struct.pack("<i", _BITMAP_ARRAY) + bitmap
     name = _z85(data + bytes(-len(data) % 4))
     return vector(name, cardinality) | {"sizeInBytes": len(data)}
@@ -138,7 +138,7 @@ def inline_bitmap(bitmap: bytes, cardinality: int) -> Action:
 def stored_vectors(
     table: Path, bitmaps: Sequence[tuple[bytes, int]], prefix: str = "", kind: str = "u"
 ) -> list[Action]:
-    """Deletion vectors in one new file, of portable 64-bit Roaring bitmaps and their cardinalities."""
+    """Write a new file of deletion vectors: portable 64-bit Roaring bitmaps, with their cardinalities."""
     number, found, content = uuid.uuid4(), [], b"\1"
     file = table / prefix / f"deletion_vector_{number}.bin"
     name = f"{prefix}{_z85(number.bytes)}" if kind == "u" else file.as_uri()
@@ -167,7 +167,7 @@ def write_actions(file: Path, actions: Sequence[Action]) -> Path:
 
 
 def remove_commits(table: Path, *versions: int) -> None:
-    """Take commits away, with Delta's checksums of them and Hadoop's."""
+    """Delete commits, and Delta's and Hadoop's checksums of them."""
     for version in versions:
         commit_path(table, version).unlink()
         name, crc = log_name(version), log_name(version, "crc")
@@ -196,7 +196,7 @@ def write_data(
 
 
 def write_sink_log(output: Path, num_batches: int) -> None:
-    """The log of a sink that wrote one file a batch, without a compaction."""
+    """Write the log of a sink that wrote one file per batch, without a compaction."""
     log = output / "_spark_metadata"
     log.mkdir(parents=True)
     for batch in range(num_batches):

@@ -1,4 +1,4 @@
-"""The JVM of pytest's own process, lent to kernels: starting one takes longer than most notebooks."""
+"""Lend the JVM of pytest's own process to kernels, because starting one takes longer than most notebooks."""
 
 import contextlib
 import time
@@ -16,7 +16,7 @@ _SECONDS = 60
 
 
 def own_session() -> SparkSession:
-    """The session of the tests: on all cores, with what S3 needs where Spark's Hadoop can have it."""
+    """Return the session of the tests: on all cores, and with S3 if Spark's version of Hadoop supports it."""
     return get_spark({"spark.master": "local[*]"}, s3=SPARK >= (4, 0))
 
 
@@ -25,20 +25,20 @@ def free_jvm() -> JavaGateway | None:
     if SparkContext._active_spark_context is not None:
         return None
     if SparkContext._gateway is None:
-        # With what any session of the tests needs: a JVM keeps its class path.
+        # Start the JVM with everything that any session of the tests needs, because its class path is fixed.
         own_session().stop()
     return SparkContext._gateway
 
 
 def address(gateway: JavaGateway) -> dict[str, str]:
-    """What a process has in its environment for PySpark to use a JVM."""
+    """Return the environment variables with which PySpark uses a JVM."""
     known = gateway.gateway_parameters
     return {"PYSPARK_GATEWAY_PORT": str(known.port), "PYSPARK_GATEWAY_SECRET": known.auth_token}
 
 
 @contextlib.contextmanager
 def defaults(gateway: JavaGateway, confs: Mapping[str, str]) -> Iterator[None]:
-    """Have a session that starts in a JVM begin with settings, as from spark-defaults.conf."""
+    """Set defaults for sessions that start in a JVM, as spark-defaults.conf does."""
     system = gateway.jvm.java.lang.System
     for key, value in confs.items():
         system.setProperty(key, value)
@@ -50,7 +50,7 @@ def defaults(gateway: JavaGateway, confs: Mapping[str, str]) -> Iterator[None]:
 
 
 def stop_sessions(gateway: JavaGateway) -> None:
-    """Stop what a kernel that has ended has left running, or was just starting or stopping."""
+    """Stop the sessions of a kernel that has ended, even one that was just starting or stopping."""
     spark = gateway.jvm.org.apache.spark
     contexts = getattr(getattr(spark, "SparkContext$"), "MODULE$")
     end = time.monotonic() + _SECONDS
@@ -64,9 +64,9 @@ def stop_sessions(gateway: JavaGateway) -> None:
 
 @contextlib.contextmanager
 def lent_jvm(confs: Mapping[str, str] | None = None) -> Iterator[dict[str, str]]:
-    """Lend it to a server's one kernel, whose session begins with these settings.
+    """Lend the JVM to the only kernel of a server; the kernel's session begins with these settings.
 
-    Yields what is to be in the server's environment.
+    Yields the environment variables for the server.
     """
     gateway = free_jvm()
     if gateway is None:

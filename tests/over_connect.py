@@ -1,6 +1,6 @@
-"""An analyst's path over Spark Connect; `test_far.py` runs these in a process of their own.
+"""An analyst's path over Spark Connect; `test_far.py` runs these tests in a process of their own.
 
-A process has either a JVM or a server that it is connected to, named by SPARK_REMOTE.
+A process has either a JVM or a connection to the server that SPARK_REMOTE names.
 """
 
 import os
@@ -33,9 +33,9 @@ from tests.rows import by_spark, on_disk, texts
 from tests.stores import BUCKET
 from tests.widgets.pages import at, words
 
-# The environment's variable that has the server's process.
+# The environment variable with the server's process id.
 SERVER = "CONNECT_SERVER_PID"
-# No test has a server after it.
+# This test must run last, because it kills the server.
 LAST = "test_at_last_a_server_that_dies_is_told_in_one_sentence"
 IN_ONE_GO = ["optimize", "rewrite"]
 MIN_SIZE = "spark.databricks.delta.optimize.minFileSize"
@@ -49,13 +49,13 @@ NO_JVM = "its commit needs the session's JVM, which can't be reached over Spark 
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    # To the server that SPARK_REMOTE names.
+    # Connects to the server that SPARK_REMOTE names.
     return ck.get_spark()
 
 
 @pytest.fixture(autouse=True)
 def settings(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
-    """The session's settings, with some of the user's own; a test leaves them as they are."""
+    """Set some settings as a user would, and check that a test leaves all settings as they were."""
     spark.conf.set(MIN_SIZE, "12345")
     spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", "mine")
 
@@ -65,13 +65,13 @@ def settings(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[No
 
     before = own()
     yield
-    # Those of a server that is gone can't be looked at.
+    # The settings of a dead server can't be read.
     assert request.node.name == LAST or own() == before
 
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Path:
-    """12 bins of 10 files, which take a moment."""
+    """A table with 12 bins of 10 files, which takes a moment to compact."""
     return Path(datasets.shaped_table(tmp_path / "wide", partitions=12, files=10, rows=20, commits=2))
 
 
@@ -95,7 +95,7 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
     assert result.fingerprint.num_rows == len(before) == 1050
     assert result.measure_reads("id < 3", repeats=1).same_result
     assert by_spark(spark, changed) == before
-    # The plan's threshold for the time of OPTIMIZE, and then the user's own again.
+    # OPTIMIZE runs with the plan's threshold; then the user's own value is back.
     assert values == ({"12345"} if strategy == "rewrite" else {"12345", str(2**20)})
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
@@ -110,7 +110,7 @@ def test_the_whole_path(spark: SparkSession, changed: Path, strategy: str) -> No
 
 
 @pytest.mark.works("Spark Connect", "rewrite", "restore", "manifests", "vacuum", "survey")
-def test_the_rest_of_the_path(spark: SparkSession, changed: Path) -> None:
+def test_rewrite_restore_manifest_and_vacuum(spark: SparkSession, changed: Path) -> None:
     table, before = ck.open_table(changed), on_disk(changed, 4)
     refused(table.plan_vacuum, errors.InvalidArgumentError, CHECK, retention="0 hours")
     assert afterwards(table) == AFTERWARDS
@@ -139,7 +139,7 @@ def test_a_cancelled_run_leaves_what_the_error_says(spark: SparkSession, wide: P
     cancelled = partial(refused, partial(plan.run, strategy=strategy), errors.RunCancelled)
     words = "cancelled: nothing was committed, the table is as it was"
     cancelled(words, progress=stop_at("Rewriting", KeyboardInterrupt))
-    # Bins that were about to begin may still be written, by threads that Delta has for them.
+    # Threads of Delta may still write bins that were about to begin.
     time.sleep(1)
     assert table.version == plan.version
     words = "the table was restored to version 2, as version 4"
@@ -156,7 +156,7 @@ def test_content_that_differs_is_undone(spark: SparkSession, changed: Path) -> N
     assert by_spark(spark, changed) == before
 
 
-def test_what_others_do_meanwhile(spark: SparkSession, wide: Path) -> None:
+def test_commits_of_other_writers_during_a_run(spark: SparkSession, wide: Path) -> None:
     table = ck.open_table(wide)
     plan = table.plan_compaction()
     source = plan.files["path"].to_pylist()[0]
@@ -181,7 +181,7 @@ def test_a_failure_is_told_in_one_sentence(changed: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:On S3 Delta coordinates only the writers of one Spark driver")
 def test_a_table_on_s3_is_compacted(spark: SparkSession, shaped: Path, tmp_path: Path) -> None:
-    # The server has its own settings, this process the environment's.
+    # The server reaches S3 by its own settings, this process by environment variables.
     scheme, _, address = os.environ["AWS_ENDPOINT_URL"].partition("://")
     store, name = fs.S3FileSystem(scheme=scheme, endpoint_override=address), f"{BUCKET}/{tmp_path.name}"
     fs.copy_files(str(shaped), name, destination_filesystem=store)
@@ -206,13 +206,13 @@ def test_the_workbench_runs_a_plan(changed: Path) -> None:
 
 
 def test_at_last_a_server_that_dies_is_told_in_one_sentence(spark: SparkSession, wide: Path) -> None:
-    # By default PySpark's client tries for ten minutes to reach it.
+    # By default PySpark's client tries for ten minutes to reach a dead server.
     spark.client.set_retry_policies([DefaultPolicy(max_retries=1)])  # type: ignore[attr-defined]
     plan = ck.open_table(wide).plan_compaction()
     files = folders.data_files(wide)
     death = once_rewriting(lambda: os.kill(int(os.environ[SERVER]), signal.SIGKILL))
     words = "server of Spark Connect ", " so far, nothing was"
     refused(plan.run, errors.RunFailedError, *words, progress=death)
-    # The log is in reach still, and as it was.
+    # The log can still be read, and has not changed.
     assert plan.version == ck.open_table(wide).version == 2
     assert folders.data_files(wide) >= files

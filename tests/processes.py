@@ -6,7 +6,7 @@ import sys
 
 
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python, which has to end well."""
+    """Run Python, and fail unless it exits with 0."""
     command, env = [sys.executable, *arguments], os.environ | environment
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -14,6 +14,6 @@ def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProce
 
 
 def start_python(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start Python, to write to it and read from it."""
+    """Start Python with pipes for its input and output."""
     command, env, pipe = [sys.executable, *arguments], os.environ | environment, subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)

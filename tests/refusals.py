@@ -1,4 +1,4 @@
-"""What a call says that is refused."""
+"""Check that a call is refused, and with which error."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ from compaction_kit import errors
 def refused(
     call: Callable[..., object], kind: type[Exception], *words: str, **options: Any
 ) -> errors.CompactionKitError:
-    """The call with these options is refused in one sentence that holds the words; returns the error."""
+    """Check that a call is refused in one sentence with these words; return the error."""
     with pytest.raises(errors.CompactionKitError) as caught:
         call(**options)
     assert type(caught.value) is kind
-    # As it was raised; str() joins the lines of a name.
+    # Use the raw message, because str() joins the lines of a name.
     assert "\n" not in Exception.__str__(caught.value)
     assert [word for word in words if word not in str(caught.value)] == []
     return caught.value

@@ -1,4 +1,4 @@
-"""What a release of Spark or Delta brought: marks for tests that need it, and where Spark keeps its classes.
+"""Marks for tests that need a release of Spark or Delta, and the places of Spark's classes in a release.
 
 `make compat` runs the tests with older pairs of Spark and Delta.
 """
@@ -23,15 +23,15 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 
 
 def since_spark(release: str) -> pytest.MarkDecorator:
-    """A mark for a test that needs what Spark has from this release on."""
+    """Return a mark for a test that needs this release of Spark or a later one."""
     return pytest.mark.skipif(_release(release) > SPARK, reason=f"since Spark {release}")
 
 
 def since_delta(release: str) -> pytest.MarkDecorator:
-    """A mark for a test that needs what Delta has from this release on."""
+    """Return a mark for a test that needs this release of Delta or a later one."""
     return pytest.mark.skipif(_release(release) > DELTA, reason=f"since Delta {release}")
 
 
 def streaming_class(package: str, name: str) -> str:
-    """A class of Spark's streaming; these have been in packages since Spark 4.1."""
+    """Return the name of a class of Spark's streaming; these classes are in packages since Spark 4.1."""
     return f"{_STREAMING}.{package}.{name}" if SPARK >= (4, 1) else f"{_STREAMING}.{name}"

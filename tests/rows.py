@@ -14,7 +14,7 @@ def by_spark(spark: SparkSession, table: Path | str) -> list[str]:
 
 
 def texts(spark: SparkSession, table: Path | str) -> list[str]:
-    """The rows as Spark shows them, of any type: NaN equals NaN and -0.0 isn't 0.0."""
+    """Return the rows as Spark's text, for any type: NaN equals NaN and -0.0 isn't 0.0."""
     return sorted(map(str, spark.read.format("delta").load(str(table)).collect()))
 
 
@@ -27,5 +27,5 @@ def _sorted(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    # Spark's have no zone, and are in that of this machine.
+    # Spark's times have no zone; they are in the zone of this machine.
     return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -11,7 +11,7 @@ from pyarrow.fs import FileSelector, S3FileSystem, copy_files
 
 BUCKET = "kit"
 ACCESS_KEY, SECRET_KEY = "kit-access", "kit-hidden"
-# For a session that reads tables there by s3a://.
+# Settings for a session that reads tables on the server by s3a://.
 S3A = {
     "fs.s3a.access.key": ACCESS_KEY,
     "fs.s3a.secret.key": SECRET_KEY,
@@ -19,13 +19,13 @@ S3A = {
     "fs.s3a.connection.ssl.enabled": "false",
     "fs.s3a.endpoint.region": "us-east-1",
 }
-# Takes a request's method and path; gives the status and code of an S3 error, "" to drop the
-# connection, or None to have it answered.
+# Takes a request's method and path; returns the status and code of an S3 error, "" to drop the
+# connection, or None to answer the request.
 Fault = Callable[[str, str], tuple[int, str] | str | None]
 
 
 class Request(NamedTuple):
-    """A request that came: a HEAD of "/kit/table/part-0.parquet", with "uploads=" after its "?"."""
+    """A request, such as a HEAD of "/kit/table/part-0.parquet", with "uploads=" as its query."""
 
     method: str
     path: str
@@ -36,8 +36,8 @@ class Server:
     """Answers S3's requests with moto, in memory.
 
     Attributes:
-        requests: All that came; clear it to count anew.
-        fault: Asked about each of them.
+        requests: All requests since the list was last cleared.
+        fault: Called for each request.
     """
 
     def __init__(self, app: Callable[..., Iterable[bytes]]):
@@ -55,7 +55,7 @@ class Server:
         if isinstance(fault, str):
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionError("dropped, as asked")
-        # Else what is left of the request is taken for the next one.
+        # Read the rest of the request, which would otherwise be taken for the next one.
         is_chunked = "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "")
         environ["wsgi.input"].read(-1 if is_chunked else int(environ.get("CONTENT_LENGTH") or 0))
         status, code = fault
@@ -99,7 +99,7 @@ class Server:
 @contextmanager
 def s3_server() -> Iterator[Server]:
     """A server on a free port of this machine, with one bucket."""
-    # They take a second to import, which most tests needn't.
+    # Import these here, because they take a second and most tests don't need them.
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 

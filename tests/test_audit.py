@@ -33,7 +33,7 @@ Step = File | handmade.Action
 
 
 class Kind(NamedTuple):
-    """A table's file and its rewrite, what is found of it, and what is spoilt before."""
+    """A table's file and its rewrite, what the audit finds, and how the table is damaged before it."""
 
     file: File
     rewrite: Sequence[Step]
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
 
 
 def action(table: Path, step: Step) -> handmade.Action:
-    """The action of a step, which says that it changes no data."""
+    """Return the action of a step, with dataChange=false unless it is a metaData action."""
     if isinstance(step, File):
         add = handmade.write_data(table, step.path, pa.table({"id": step.ids}), {"p": step.p})["add"]
         step = {"add": add | ({"deletionVector": step.vector} if step.vector else {})}
@@ -90,11 +90,11 @@ KINDS = {
     "a larger vector": Kind(MARKED, [OLD, File("a", [0, 1, 2], TWO)], "refuted", "2 rows became 1"),
     "not Parquet": Kind(A, REWRITE, "can't be read", "0 and 1 can't be compared", damage_parquet),
     "columns too": Kind(A, [MORE_COLUMNS, *REWRITE], "can't be read", "the commit changes the columns too"),
-    # DuckDB would cast them; no reader of Delta does.
+    # DuckDB would cast these columns; no reader of Delta does.
     "integers as doubles": Kind(A, [remove("a"), File("b", [0.0, 1.4, 2.0])], "can't be read", "be compared"),
     "damaged": Kind(A, REWRITE, "can't be read", "damaged", damage_log),
     "without the rows that a vector has deleted": Kind(MARKED, [OLD, File("b", [2, 1])], "proved"),
-    # A live file again, as ANALYZE writes it.
+    # Adds a live file again, as ANALYZE does.
     "statistics alone": Kind(A, [A], "proved"),
     "vacuumed": Kind(
         A, REWRITE, "files are gone", "1 file can't be found", lambda table: (table / "a").unlink()

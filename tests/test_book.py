@@ -1,4 +1,4 @@
-"""That the book leaves nothing out; `make book` checks its links, and runs what it shows."""
+"""Check that the book is complete; `make book` checks its links, and runs its notebooks."""
 
 import importlib
 import pkgutil
@@ -16,7 +16,7 @@ from tests.test_project import ROOT
 BOOK = ROOT / "docs" / "book"
 LESSONS = sorted(path.relative_to(ROOT) for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
 NOTEBOOKS = [*LESSONS, *(Path(f"notebooks/solutions/{path.stem}_solution.ipynb") for path in LESSONS)]
-# Their names are for the executors of a cluster, or those of the package that they are in.
+# Modules for the executors of a cluster, or whose names are those of the package that contains them.
 INNER = {"compaction_kit.arrow.worker", "compaction_kit.arrow.concat", "compaction_kit.plots.figures"}
 
 
@@ -47,7 +47,7 @@ def test_lessons_are_in_the_contents_and_on_the_lecturers_page(pages: ModuleType
 
 
 def test_no_text_of_a_notebook_is_taken_for_a_directive() -> None:
-    r"""`f"{path}`" in code within single backticks would be one: a role of MyST."""
+    r"""In MyST, code such as `f"{path}`" within single backticks would be a role."""
     cells = [cell for path in NOTEBOOKS for cell in nbformat.read(ROOT / path, as_version=4).cells]
     texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
     assert [text for text in texts if re.search(r"\{\w+\}`", re.sub(r"(?s)``.*?``", "", text))] == []

@@ -1,4 +1,4 @@
-"""Schemas and catalogs of a session: what they list, and tables that only they know the newest version of."""
+"""Schemas and catalogs of a session: their tables, and tables whose newest version only a catalog knows."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -23,7 +23,7 @@ def session(spark: SparkSession) -> SparkSession:
     other = spark.newSession()
     other.conf.set("spark.sql.catalog.my-lake", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     other.conf.set("spark.sql.catalog.broken", "no.such.Catalog")
-    # As Unity Catalog's connector does, Delta's catalog is put over another one.
+    # Put Delta's catalog over another one, as Unity Catalog's connector does.
     sessions, java = session_class(spark), other._jsparkSession  # type: ignore[attr-defined]
     sessions.setActiveSession(java)
     catalogs = java.sessionState().catalogManager()
@@ -34,7 +34,7 @@ def session(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture
 def named(session: SparkSession, shaped: Path, copy_of: CopyOf) -> Iterator[Path]:
-    """A copy of a table that is NAME, beside a view."""
+    """A copy of a table, with NAME as its name in the catalog, beside a view."""
     path = copy_of(shaped)
     session.sql(f"CREATE TABLE {NAME} USING delta LOCATION '{path}'")
     session.sql("CREATE VIEW kit_view AS SELECT 1 AS a")
@@ -76,7 +76,7 @@ def test_a_catalog_that_can_t_be_asked_is_named_in_a_sentence(session: SparkSess
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"])
 def test_a_table_that_its_catalog_manages_is_refused(tmp_path: Path, feature: str) -> None:
-    # Its newest versions may not be in the log, so all that could be shown would be of an old one.
+    # The table's newest versions may not be in the log, so the kit could only show an old version.
     words = f"managed by its catalog or a coordinator ({feature})"
     protocol = handmade.protocol(features=[feature])
     if feature.startswith("coordinated"):

@@ -1,4 +1,4 @@
-"""What a run will take: ranges and rates. That times are right is measured by `benchmarks/cost.py`."""
+"""Predicted costs of runs: ranges and rates. `benchmarks/cost.py` measures whether the times are right."""
 
 import json
 import math
@@ -27,7 +27,7 @@ from tests.stores import Server
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The file with what earlier runs took, which isn't there yet."""
+    """The file with the times of earlier runs, which doesn't exist yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", folders.own_cache(tmp_path / "cache"))
     return cache_folder() / "rates.json"
 
@@ -43,7 +43,7 @@ def keep(file: Path, costs: Sequence[Cost], seconds: Sequence[float]) -> None:
 
 def test_a_first_prediction_is_wide_and_runs_narrow_it(kept: Path) -> None:
     first = predict_cost(1_000, 20 * MIB, 3, 18 * MIB)
-    # What isn't JSON is of no use, nor what no run took.
+    # Text that isn't JSON is ignored, and so are numbers that no run can have.
     run = [*first.amounts[0], 1.0]
     runs = 7, [1, 2], ["x"] * 10, [*run[:-1], 0], [-1.0, *run[1:]]
     for damaged in ("{", "5", *(json.dumps({"arrow": [one]}) for one in runs)):
@@ -65,13 +65,13 @@ def test_a_first_prediction_is_wide_and_runs_narrow_it(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["arrow", "optimize"])
-def test_rates_are_found_that_runs_had(kept: Path, strategy: str) -> None:
-    """On a machine on which each rate is another one than is built in."""
+def test_rates_are_learned_from_runs(kept: Path, strategy: str) -> None:
+    """On a machine where each rate differs from the built-in one."""
     rates = [rate * factor for rate, factor in zip(cost._RATES[strategy], [3, 0.5, 2] * 3, strict=True)]
     shapes = [(5_000, 10 * MIB, 1), (300, GIB, 8), (40, 2 * GIB, 40), (9_000, 60 * MIB, 2_000), (10, MIB, 1)]
 
     def predict(shapes: Sequence[tuple[int, int, int]]) -> tuple[list[Cost], list[float], float]:
-        """What is predicted, what is true, and by what factor a prediction misses at most."""
+        """Return the predictions, the true seconds, and the largest factor by which a prediction misses."""
         made = [predict_cost(files, size, outputs, size, strategy) for files, size, outputs in shapes]
         true = [float(np.dot(one.amounts[0], rates)) for one in made]
         ratios = [middle(one.seconds) / took for one, took in zip(made, true, strict=True)]
@@ -80,9 +80,9 @@ def test_rates_are_found_that_runs_had(kept: Path, strategy: str) -> None:
     made, true, missed = predict(shapes)
     assert missed > 1.7
     keep(kept, made * 2, true * 2)
-    # As much as one run may differ from another.
+    # The error is at most the difference between two runs.
     assert predict(shapes)[-1] < math.exp(cost._RUNS_DIFFER)
-    # Of another shape than all of them.
+    # A shape that no run has had.
     assert predict([(2_000, 500 * MIB, 100)])[-1] < 1.5
 
 
@@ -104,7 +104,7 @@ def test_a_price_is_of_bytes_and_of_time() -> None:
     assert found.total(verify=False) == found.seconds
 
 
-def test_a_cost_says_what_it_is_of() -> None:
+def test_a_cost_names_proof_memory_and_requests() -> None:
     assert re.fullmatch(r"about .* for its proof; about .* of memory", str(predict_cost(9, 3 * MIB, 2, MIB)))
     stored = predict_cost(100, 3 * MIB, 10, 2 * MIB, remote=True)
     requests = f"about {stored.requests} requests to the store"
@@ -114,7 +114,7 @@ def test_a_cost_says_what_it_is_of() -> None:
     assert "amounts" not in stored.to_dict()
 
 
-def test_the_last_runs_count_that_did_what_was_predicted(kept: Path) -> None:
+def test_rates_come_from_the_last_runs_that_did_what_was_predicted(kept: Path) -> None:
     predicted = predict_cost(9, MIB, 1, MIB)
     sizes = np.array(predicted.amounts[0])
     done = [CompactionResult("arrow", "", sizes, sizes, seconds=seconds) for seconds in range(1, 15)]
@@ -142,10 +142,10 @@ def test_runs_that_end_at_once_forget_none_of_the_others(kept: Path) -> None:
 
 @pytest.mark.works("S3", "optimize", when="optimize")
 @pytest.mark.parametrize("strategy", ["arrow", pytest.param("optimize", marks=pytest.mark.nightly)])
-def test_a_plan_costs_what_a_store_is_asked_for(
+def test_predicted_requests_are_those_that_a_store_gets(
     spark: SparkSession, on_s3: Server, shaped: Path, confs: SetConf, strategy: str
 ) -> None:
-    """Files and requests, as the server counts them; and a commit that could be lost there."""
+    """Files and requests are those that the server counts; the plan warns of a commit that could be lost."""
     table = open_table(on_s3.upload(shaped, f"cost-{strategy}"), spark)
     plan = table.plan_compaction()
     found = cost_of(table.handle, plan, strategy)
@@ -195,7 +195,7 @@ def test_a_plan_says_what_runs_took(spark: SparkSession, changed: Path, kept: Pa
         (("arrow", "optimize"), [0, 0, 0]),
     ],
 )
-def test_a_first_run_goes_by_what_has_run_in_this_java(
+def test_cost_of_a_first_run_depends_on_what_has_run_in_this_jvm(
     changed: Path, monkeypatch: pytest.MonkeyPatch, ran: tuple[str, ...], shares: list[float]
 ) -> None:
     monkeypatch.setattr(cost, "RAN", {*ran})
@@ -220,7 +220,7 @@ def test_a_busy_thread_does_not_make_runs_look_slow(tmp_path: Path) -> None:
         busy = first_proof(tmp_path / "busy")
     finally:
         over.set()
-    # If the time counts in which others work, about 30 times as slow.
+    # If the time in which other threads work counted, this would be about 30 times as slow.
     assert busy < 12 * quiet, (busy, quiet)
 
 

@@ -75,20 +75,20 @@ def test_a_shaped_table_has_the_shape_asked_for(tmp_path: Path) -> None:
     rows, start = rows_of(path), datetime(2026, 1, 1, tzinfo=UTC)
     assert rows["id"].to_pylist() == list(range(60))
     assert rows["event_time"].to_pylist() == [start + timedelta(seconds=i) for i in range(60)]
-    # Each partition's next file in turn, so that every commit touches every partition.
+    # Partitions take turns, one file each, so that every commit touches every partition.
     assert rows["part"].to_pylist()[::5] == ["p0000", "p0001", "p0002"] * 4
     again, other = (shaped_table(tmp_path / f"s{n}", partitions=3, files=4, rows=5, seed=n) for n in (0, 1))
     assert rows_of(again) == rows != rows_of(other)
     flat = open_table(shaped_table(tmp_path / "flat", partitions=0, files=7, rows=2)).files()
     assert (flat.num_files, flat.partition_columns) == (7, ())
-    # Skew gives the first partitions most files, and every one some.
+    # Skew gives the first partitions most of the files, and every partition at least one.
     for files, skew, found in ((6, 1.0, [3, 4, 6, 12]), (3, 5.0, [1, 1, 1, 12])):
         skewed = shaped_table(tmp_path / f"{skew}", partitions=4, files=files, rows=1, skew=skew)
         assert files_by_partition(skewed) == found
 
 
 def test_statistics_are_those_of_the_rows(shaped: Path) -> None:
-    # Data skipping goes by them: were they wrong, rows would be missing.
+    # Data skipping relies on the statistics: if they were wrong, rows would be missing.
     for add in (add for version in range(1, 5) for add in handmade.actions_of(shaped, version, "add")):
         rows, stats = pq.ParquetFile(shaped / add["path"]).read(), json.loads(add["stats"])
         assert stats["numRecords"] == len(rows)

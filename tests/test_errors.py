@@ -46,7 +46,7 @@ def test_a_failed_run_prints_its_sentence_without_java_and_names_the_innermost_m
     assert sentence == f"RunFailedError: {error}"
 
 
-# What Spark says, by the reason in it.
+# Spark's messages by the reason that the kit extracts.
 SAID = {
     "[PARSE_SYNTAX_ERROR] Syntax error": (
         "\n[PARSE_SYNTAX_ERROR] Syntax error. SQLSTATE: 42601 (line 1)\n\n== SQL =="
@@ -56,7 +56,7 @@ SAID = {
         '  File "a.py", line 1, in f\nZeroDivisionError: division by zero\n'
     ),
     "disk full": "An error occurred while calling o1.a.\n: java.io.IOException: disk full\n\tat a.b(C.java)",
-    # Where a file in the working folder has the name of a module of Python's, no worker starts.
+    # No worker starts if a file in the working folder has the name of one of Python's modules.
     "FileNotFoundError: No such file: 'numbers.csv'": (
         ": org.apache.spark.SparkException: Job aborted: \nError from python worker:\n"
         '  Traceback (most recent call last):\n    File "copy.py", line 4, in <module>\n'
@@ -76,7 +76,7 @@ def test_a_reason_is_one_line_of_what_spark_said(reason: str) -> None:
 
 
 def test_an_error_without_a_message_is_named_by_its_class() -> None:
-    """PySpark 3.5 writes "None" for it."""
+    """PySpark 3.5 writes "None" if there is no message."""
     for message in ("", "None", "An error occurred while calling o1.save.\n: "):
         assert errors.first_line(RuntimeError(message)) == "RuntimeError"
     assert errors.reason_of(RuntimeError("None")) == "RuntimeError"

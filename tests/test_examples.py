@@ -30,7 +30,7 @@ EXAMPLES = {test.name: test for module in modules() for test in FINDER.find(modu
 
 @pytest.fixture(scope="module")
 def beside_data(flights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as a notebook's, with the flights beside it."""
+    """A working folder like that of a notebook, with the flights in data/flights."""
     folder = tmp_path_factory.mktemp("examples")
     folders.copy(flights, folder / "data" / "flights")
     return folder

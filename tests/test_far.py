@@ -33,9 +33,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:On S3 Delta coordinates only the writers of one Spark driver"),
 ]
-# What two tests have on them, for docs/works.py.
+# The parts that two tests cover, for docs/works.py.
 SEEN, LATER = ("read", "survey", "proof"), ("rewrite", "restore", "manifests", "vacuum")
-# Puts a copy of a local table at a name; returns its URI.
+# Uploads a copy of a local table under a name; returns its URI.
 Put = Callable[[Path, str], str]
 
 
@@ -51,7 +51,7 @@ def put(request: pytest.FixtureRequest, spark: SparkSession, confs: SetConf) -> 
         server: stores.Server = request.getfixturevalue("on_s3")
         return server.upload
     root = request.getfixturevalue("namenode")
-    # Else a client waits 0.4 s with each file whose block the name node hasn't heard of yet.
+    # Otherwise a client waits 0.4 s for each file whose block the name node hasn't heard of yet.
     confs("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "10")
 
     def copy(folder: Path, name: str) -> str:
@@ -72,7 +72,7 @@ def test_a_table_is_seen_and_compacted(put: Put, spark: SparkSession, shaped: Pa
     uri = put(shaped, f"{tmp_path.name}/t")
     here, table = ck.open_table(shaped), ck.open_table(uri, spark)
 
-    # See: the same as of the local copy.
+    # Reading gives the same results as on the local copy.
     assert table.version == here.version == 4
     assert table.files().to_arrow().equals(here.files().to_arrow())
     assert table.history()["operation"].equals(here.history()["operation"])
@@ -82,7 +82,7 @@ def test_a_table_is_seen_and_compacted(put: Put, spark: SparkSession, shaped: Pa
     surveyed = ck.survey(uri.rpartition("/")[0]).to_arrow()
     assert surveyed["num_files"].to_pylist() == [plan.num_files_removed]
 
-    # Run: as planned, proved; by pyarrow where executors can reach the storage so.
+    # The run is as planned and proved, by pyarrow if that reaches the storage from the executors.
     result = plan.run()
     assert result.strategy == ("arrow" if uri.startswith("s3a:") else "optimize")
     assert "can't reach hdfs://" in result.reason or result.strategy == "arrow"
@@ -130,14 +130,14 @@ def test_what_needs_a_local_disk_is_refused_by_name(put: Put, shaped: Path, tmp_
     refused(partial(ck.open_table, f"{uri}-other"), errors.TableNotFoundError, words)
 
 
-# By which a session has Delta.
+# The settings with which a session has Delta.
 _OF_DELTA = (
     "spark.jars",
     "spark.driver.extraClassPath",
     "spark.sql.extensions",
     "spark.sql.catalog.spark_catalog",
 )
-# Ends at once: threads of grpc that wait for the server may abort a process that Python takes down.
+# Exit at once: gRPC threads that wait for the server may abort the process when Python shuts down.
 _RUN = "import os, sys, pytest; code = pytest.main(sys.argv[1:]); sys.stdout.flush(); os._exit(code)"
 
 
@@ -152,7 +152,7 @@ def test_the_path_works_over_spark_connect(spark: SparkSession, s3: stores.Serve
     env |= {"AWS_ACCESS_KEY_ID": stores.ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": stores.SECRET_KEY}
     env |= {"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": f"http://{s3.address}"}
     command = [sys.executable, "-c", _RUN, "--quiet", "--override-ini=addopts=", "--color=no"]
-    # What reads notebooks takes three seconds to import.
+    # Leave out nbval, which takes three seconds to import.
     command += ["-p", "no:nbval", f"--basetemp={tmp_path / 'tests'}", over_connect.__file__]
     with connect_server(tmp_path, confs) as (url, pid):
         env |= {"SPARK_REMOTE": url, over_connect.SERVER: str(pid)}
@@ -161,7 +161,7 @@ def test_the_path_works_over_spark_connect(spark: SparkSession, s3: stores.Serve
 
 
 _SPARKS = Path(pyspark.__file__).with_name("jars")
-# What the cluster needs beside Spark's own JARs. Its launcher is a test of Hadoop's, so JUnit comes along.
+# The JARs that the cluster needs besides Spark's. Its launcher is one of Hadoop's tests, so JUnit is needed.
 _PACKAGES = (
     "org.apache.hadoop hadoop-client-minicluster 3.5.0",
     "org.junit.jupiter junit-jupiter-api 5.13.4",
@@ -174,7 +174,7 @@ _SECONDS = 120
 
 @contextmanager
 def hdfs(folder: Path) -> Iterator[str]:
-    """Run a cluster whose files are in a folder; yields its URI."""
+    """Run a cluster whose files are in a folder; yield its URI."""
     java = find_java_home(cache_folder()) / "bin" / "java"
     jars = [*_packages(java), *(jar for jar in _SPARKS.glob("*.jar") if jar.name.startswith(_USED))]
     details = folder / "details.json"

@@ -34,7 +34,7 @@ def test_a_histogram_holds_every_file_and_every_byte(sizes: list[int]) -> None:
 
 
 def test_files_are_what_the_deltalake_package_sees(shaped: Path) -> None:
-    """Those of random logs are compared with Delta's in tests/log."""
+    """The tests in tests/log compare the files of random logs with Delta's."""
     adds = pa.table(deltalake.DeltaTable(str(shaped)).get_add_actions(flatten=True))
     names = ["path", "size_bytes", "modification_time", "num_records", "partition.part"]
     expected = adds.select(names).sort_by("path").to_pylist()
@@ -50,7 +50,7 @@ def test_stats_tell_small_files_skew_and_what_the_log_costs(tmp_path: Path) -> N
     files = open_table(table).files()
     stats = files.stats("5 B")
     assert (stats.num_files, stats.size_bytes, stats.small_file_size) == (11, 154, 5)
-    # Strictly below the size.
+    # Small files are strictly below the size.
     assert (stats.num_small_files, stats.small_bytes) == (4, 10)
     assert (stats.num_partitions, stats.skew) == (3, 9 / (11 / 3))
     assert stats.num_commits == 2
@@ -138,9 +138,9 @@ def test_overlap_compares_by_the_type_of_the_column(
 
 @pytest.mark.parametrize("kind", ["long", "decimal(9,0)"])
 def test_the_bounds_of_many_files_are_those_of_each_file(kind: str) -> None:
-    """What one file's stats have that no number is changes nothing for the other files."""
+    """Stats of one file that aren't numbers change nothing for the other files."""
     lows = [number * 7_919 % 5_003 for number in range(5_000)]
-    # So long that they aren't all parsed at once.
+    # The stats are so long that they aren't all parsed at once.
     other = f'{{"d": "{"x" * 2_000}", '
     stats = [_ranged("f", low, low + 1)["add"]["stats"].replace("{", other, 1) for low in lows]
     odd = {7: None, 2_500: "{", 2_501: _ranged("f", "?", 5)["add"]["stats"], 4_999: stats[4_999] + "\n"}

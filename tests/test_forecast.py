@@ -1,4 +1,4 @@
-"""Forecasts, held against arithmetic, against plans, and against what a feed really did."""
+"""Compare forecasts with arithmetic, with plans, and with what a feed really did."""
 
 import os
 import time
@@ -24,7 +24,7 @@ from tests.refusals import refused
 
 DAY = 86_400
 TODAY = date(2026, 3, 1)
-# A file: how many days ago it came, its partition ("" for the date of that day), and bytes.
+# A file: how many days ago it came, its partition ("" for that day's date), and its bytes.
 File = tuple[int, str, int]
 FEEDS = st.lists(
     st.tuples(st.integers(0, 16), st.sampled_from(["", "k", "l"]), st.integers(1, 60)), max_size=40
@@ -45,7 +45,7 @@ def add(path: str, size: int, part: str, has_rows: bool = True) -> handmade.Acti
 
 
 def write_feed(folder: Path, length: int, files: list[File], has_rows: bool = True) -> Path:
-    """A table of `length` days and a half, with a commit on each day, a rewrite, and a delete."""
+    """Write a table of `length` days and a half: a commit for each day with files, a rewrite, a delete."""
     first = [add(f"first-{i}", 7, "k", has_rows) for i in range(3)]
     metadata = handmade.metadata({"id": "long", "p": "string"}, ["p"])
     at(folder, 0, length + 0.5, handmade.protocol(), metadata, *first)
@@ -61,7 +61,7 @@ def write_feed(folder: Path, length: int, files: list[File], has_rows: bool = Tr
 
 
 def to_come(length: int, window: int, files: list[File], days: int) -> list[list[tuple[str, int]]]:
-    """Partition and bytes of the files live today, and of those that come on each day."""
+    """Return partition and bytes of today's live files, and of the files that come on each later day."""
     came = [[("k", 7)] * 2 + [(partition(day, name), size) for day, name, size in files]]
     for day in range(1, days + 1):
         shift = -(-day // window) * window
@@ -94,21 +94,21 @@ def test_random_feeds(
     expected = window, num_days, int(window == length)
     assert (forecast.window_days, forecast.num_commits, forecast.num_other_commits) == expected
 
-    # If nothing is done, what came comes again, whatever else the log has.
+    # Without compaction, the arrivals of the past repeat, whatever else the log has.
     counts, sizes = np.cumsum([*map(len, came)]), np.cumsum([sum(size for _, size in one) for one in came])
     never = per_day(forecast, "never", "files_before", "num_files", "live_bytes", "stored_bytes")
     assert never == [(n, n, size, size) for n, size in zip(counts.tolist(), sizes.tolist(), strict=True)]
 
-    # The first compaction is the plan.
+    # The forecast's first compaction is the same as the plan.
     plan = table.plan_compaction(max_file_size=cap)
     after = per_day(forecast, "every day", "num_files", "live_bytes")[0]
     assert after == (plan.num_files_after, plan.sizes_after.sum())
 
-    # Each schedule leaves as many files as the rule allows, and opens what has come since on top of them.
+    # No schedule leaves more files than the rule allows; files that came since are opened in addition.
     totals = Counter[str]()
     for part, size in (file for one in came for file in one):
         totals[part] += size
-    # Two bins of a partition, one after the other, hold more than a bin may.
+    # Two consecutive bins of a partition together hold more than one bin may.
     allowed = sum(2 * total / cap + 1 for total in totals.values())
     for row in forecast.schedules.to_pylist()[1:]:
         since, parts, every = 0, set[str](), row["every_days"]
@@ -126,7 +126,7 @@ def test_random_feeds(
             assert live <= stored
         assert row["most_files"] == max(before for before, *_ in days[1:])
 
-    # The least often compaction is within the bound, and nothing less often is.
+    # The chosen schedule is within the bound, and no less frequent schedule is.
     most = {row["every_days"]: row["most_files"] for row in forecast.schedules.to_pylist()}
     if forecast.every_days is None:
         assert most[None] <= bound or min(most.values()) > bound
@@ -151,7 +151,7 @@ def test_a_commit_that_replaces_a_vector_has_no_arrivals(tmp_path: Path) -> None
     assert "without 2 commits" in forecast.explain()
 
 
-def test_what_makes_a_table_of_today_is_no_arrival(tmp_path: Path) -> None:
+def test_the_first_files_of_a_table_of_today_are_no_arrivals(tmp_path: Path) -> None:
     at(tmp_path, 0, 0.5, handmade.protocol(), handmade.metadata(), *map(handmade.add, "abc"))
     assert open_table(tmp_path).forecast(3).arrivals.num_rows == 0
     at(tmp_path, 1, 0.3, handmade.add("d", 4))
@@ -164,7 +164,7 @@ def test_what_makes_a_table_of_today_is_no_arrival(tmp_path: Path) -> None:
 def test_bounds_and_costs_of_a_feed_are_in_the_sentences(tmp_path: Path) -> None:
     table = open_table(write_feed(tmp_path, 7, [(day, "k", 100) for day in range(7)] * 10))
     forecast = table.forecast(30)
-    # 73 files of one partition come to 1 file: the bound is 100, and 9 days bring 90 files.
+    # 72 files of one partition become 1 file: the bound is 100, and 9 days bring 90 files.
     assert (forecast.max_files, forecast.every_days) == (100, 9)
     assert "opens 72 files now, 372 in 30 days if nothing is done; " in forecast.finding
     assert forecast.finding.endswith("; compacted every 9 days, 91 at most")
@@ -197,8 +197,8 @@ def test_dead_files_wait_for_the_vacuum_after_their_tombstones_and_they_are_old(
     assert forecast.schedules["most_stored_bytes"].to_pylist()[:2] == [1_014] * 2
 
 
-def test_what_is_at_the_end_of_time_stays_there(tmp_path: Path) -> None:
-    """What has no end is written so; the day after has a year of five digits."""
+def test_timestamps_in_the_year_9999_are_forecast(tmp_path: Path) -> None:
+    """Such a time often stands for "no end"; the day after it has a year of five digits."""
     metadata = handmade.metadata({"id": "long", "p": "timestamp"}, ["p"])
     at(tmp_path, 0, 2.5, handmade.protocol(), metadata, add("a", 1, "9999-12-31 23:59:59.999999"))
     at(tmp_path, 1, 1.5, add("b", 1, "9999-12-31 23:59:59.999999"))
@@ -215,28 +215,28 @@ def test_what_cannot_be_forecast_is_refused(tmp_path: Path) -> None:
         refused(table.forecast, errors.InvalidArgumentError, f"{name}={number}", **{name: number})
 
 
-# Texts, which all writers put into dictionaries.
+# Strings that all writers store in dictionaries.
 WORDS = np.array([f"{number:x}" * 3 for number in np.random.default_rng(0).integers(1 << 40, 1 << 48, 300)])
-# Times in checkpoints don't age.
+# `age` doesn't change the times in checkpoints, so there must be none.
 CONFIGURATION = {"delta.deletedFileRetentionDuration": "interval 2 days", "delta.checkpointInterval": "1000"}
 
 
 def append(folder: Path, day: int, rng: np.random.Generator) -> None:
-    """The commits of a day, one or two, of a file in each of two partitions; ids go on as the days do."""
+    """Write the commits of a day, one or two, each with a file in each of two partitions."""
     for _ in range(1 + day % 2):
         rows = {name: WORDS[rng.integers(0, len(WORDS), 1_800)] for name in ("first", "second")}
         data = pa.table(rows | {"part": ["a"] * 1_200 + ["b"] * 600})
         write_deltalake(folder, data, mode="append", partition_by=["part"], configuration=CONFIGURATION)
 
 
-# Small bins, some of which are full, and bins of a partition each.
+# Small bins, of which some are full, and bins that hold a whole partition each.
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     ("strategy", "every", "size"),
     [("arrow", 3, "78 KiB"), *nightly(("arrow", 2, "1 GiB"), ("optimize", 1, "78 KiB"))],
 )
 def test_a_feed_does_what_was_forecast(tmp_path: Path, strategy: str, every: int, size: str) -> None:
-    """A week is forecast from a week, and then done: appends, compactions, and vacuums every 3 days."""
+    """Forecast a week from a week, then play it: appends, compactions, and a vacuum every 3 days."""
     folder, rng = tmp_path / "feed", np.random.default_rng(0)
     append(folder, 0, rng)
     for day in range(1, 8):

@@ -1,6 +1,6 @@
-"""Logs, checkpoints, sink logs and manifests, damaged at random: Delta's answer or one sentence, in bounds.
+"""Damage logs, checkpoints, sink logs and manifests at random: the kit reads as Delta does, or says why not.
 
-Damage is in their bytes, lines, values, columns and names. `make test-long` looks at thousands of them.
+Bytes, lines, values, columns and names are damaged. `make test-long` tries thousands of cases.
 """
 
 import json
@@ -48,7 +48,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def apart() -> Iterator[Reader]:
-    """Reads in a process of its own, within bounds."""
+    """A reader in a process of its own, within limits of time and memory."""
     with closing(Reader()) as one:
         yield one
 
@@ -100,10 +100,10 @@ def _write_table(table: Path, name: str) -> None:
 
 @contextmanager
 def _damaged(folder: Path, seed: int, to: Path, inner: str = "") -> Iterator[str]:
-    """Damage a copy, which is deleted afterwards; yields what was done."""
+    """Damage a copy, which is deleted afterwards; yield a description of the damage."""
     draw, done = random.Random(seed), "as far as it goes"
     shutil.copytree(folder, to)
-    # The first time nothing may be left that Python's own parser reads.
+    # After the first damage, a line may be nested too deeply for Python's own parser.
     with suppress(RecursionError):
         done = "; ".join(mutate(to / inner, draw) for _ in range(draw.choice([1, 1, 1, 2])))
     try:
@@ -112,7 +112,7 @@ def _damaged(folder: Path, seed: int, to: Path, inner: str = "") -> Iterator[str
         shutil.rmtree(to)
 
 
-# With `--long` there are hundreds of examples, each of which is made again.
+# With `--long` there are hundreds of examples; none is stored, because each is made again.
 ANEW: dict[str, Any] = {"suppress_health_check": list(HealthCheck), "database": None}
 
 
@@ -131,14 +131,14 @@ def test_what_is_damaged_is_read_as_delta_does_or_refused_in_one_sentence(
     @settings(examples(1, divided_by=10), **ANEW)
     @given(seed=SEEDS)
     def check(seed: int) -> None:
-        # What is read of a table is kept by its path.
+        # Use a new path for each copy, because tables are cached by path.
         copy = tmp_path / str(seed)
         with _damaged(sound / name, seed, copy, inner) as done:
             wrong, live = apart.wrong("sink log" if name in SINK_LOGS else "table", copy)
             assert not wrong, f"{done}\n" + "\n".join(wrong)
             if live is None or inner != "_delta_log":
                 return
-            # What Delta refuses the kit may not need, such as an account that a commit gives of itself.
+            # Delta may refuse content that the kit doesn't need, such as a commit's commitInfo.
             with suppress(*SPARK_ERRORS):
                 deltas = deltas_view.live_files(spark, copy)
                 ours, theirs = (
@@ -154,7 +154,7 @@ _VALUES: list[Any] = [
     None, True, "", "x", "1", "\0", "\ud800", "ü \"{',\\", "%zz%2e%2e%2F..%2F", "/", "2024-01-01",
     0, -1, 1.5, 1e300, float("nan"), 2**31, 2**63 - 1, 2**63, 10**400, "9" * 5_000,
     "interval 99999999 days", [], [None], [[1]], {}, {"": None}, {"a": {"b": []}}, "y" * 70_000,
-    # For what is JSON in a text.
+    # Values for JSON that is inside a string.
     '{"x":' + "[" * _DEEP + "]" * _DEEP + "}", f'{{"numRecords":{2**63}}}',
 ]  # fmt: skip
 _LINES = [
@@ -164,7 +164,7 @@ _LINES = [
     b'{"commitInfo":' + b'{"a":' * _DEEP + b"1" + b"}" * _DEEP + b"}",
     b'{"commitInfo":{"timestamp":"yesterday","operation":[1],"operationMetrics":[3],"operationParameters":"p"}}',
 ]  # fmt: skip
-# Delta takes no compacted commits that end after the table's version; what is in others it believes.
+# Delta takes no compacted commits that end after the table's version, and trusts the content of others.
 _NAMES = [
     f"{2**63 - 1:020d}.json", f"{10**15:020d}.checkpoint.parquet", "9" * 18,
     f"{10**12}.compact", "٠" * 20 + ".json", f"{1:020d}.{9:020d}.compacted.json", "a b\nc", "_sidecars",
@@ -172,7 +172,7 @@ _NAMES = [
 
 
 def mutate(folder: Path, draw: random.Random) -> str:
-    """Damage one of the files in a folder, at random; what was done, in words."""
+    """Damage a random file in a folder; return a description of the damage."""
     file = draw.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
     ways: list[Callable[[Path, random.Random], str]] = [_bytes, _rename]
     ways += [_parquet] * 4 if file.suffix == ".parquet" else [_lines, _value, _value, _value, _value]
@@ -215,14 +215,14 @@ def _lines(file: Path, draw: random.Random) -> str:
 
 
 def _value(file: Path, draw: random.Random) -> str:
-    """Put another value in one place of a line of JSON, or a key more, or one less."""
+    """Change a value in one line of JSON, or add, rename or remove a key."""
     lines = file.read_bytes().split(b"\n")
     actions = {number: value for number, line in enumerate(lines) if (value := _parsed(line))}
     if not actions:
         return _lines(file, draw)
     number, action = draw.choice(list(actions.items()))
     _change(action, draw)
-    # Each way of writing what isn't ASCII.
+    # Characters that aren't ASCII can be written in two ways.
     text = json.dumps(action, ensure_ascii=draw.random() < 0.5)
     lines[number] = text.encode("utf-8", "surrogatepass")
     file.write_bytes(b"\n".join(lines))
@@ -239,7 +239,7 @@ def _parsed(text: bytes | str) -> dict[str, Any]:
 def _change(fields: dict[str, Any], draw: random.Random) -> None:
     name, value = draw.choice(list(fields)), draw.choice(_VALUES)
     old = fields.pop(name)
-    # Some text is JSON itself: stats and schemas.
+    # Some strings are JSON themselves: stats and schemas.
     is_text = isinstance(old, str)
     inner = _parsed(old) if is_text else old
     if isinstance(inner, dict) and inner and draw.random() < 0.85:
@@ -252,7 +252,7 @@ def _change(fields: dict[str, Any], draw: random.Random) -> None:
 
 
 def _parquet(file: Path, draw: random.Random) -> str:
-    """Another schema, or other rows."""
+    """Change the schema or the rows of a Parquet file."""
     try:
         table = pq.read_table(file)
     except (pa.ArrowException, OSError, ValueError):
@@ -276,7 +276,7 @@ def _parquet(file: Path, draw: random.Random) -> str:
 
 
 def _other_field(actions: pa.StructArray, draw: random.Random) -> pa.Array:
-    """A struct with a field of another type, without one, or with other values."""
+    """Return structs in which one field has another type, no type, or other values."""
     fields = list(actions.type)
     place = draw.randrange(len(fields))
     arrays = [actions.field(i) for i in range(len(fields))]
@@ -287,7 +287,7 @@ def _other_field(actions: pa.StructArray, draw: random.Random) -> pa.Array:
 
 
 def _rename(file: Path, draw: random.Random) -> str:
-    """A copy under another name, or the file itself."""
+    """Copy a file to another name, or rename it."""
     other = file.with_name(draw.choice(_NAMES))
     if not other.exists():
         shutil.copy(file, other)

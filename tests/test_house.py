@@ -7,7 +7,7 @@ from collections import Counter
 from tests.test_project import ROOT, text_of
 
 PACKAGE = ROOT / "compaction_kit"
-# What reaches files without the store: the store, what runs on executors, and what has files of its own.
+# Modules that reach files without the store: the store, code for executors, code with files of its own.
 REACH_FILES = (
     *("storage/", "arrow/worker/", "arrow/concat/", "arrow/copied.py", "session.py", "cost.py", "compat.py"),
     *("widgets/tables.py", "widgets/parts.py", "widgets/workbench.py", "execute/delta.py", "report.py"),
@@ -54,7 +54,7 @@ def test_files_of_tables_are_reached_by_the_store_alone() -> None:
 
 
 def test_text_becomes_html_by_escaping_it_or_in_a_few_places() -> None:
-    """What is made `Html` without `text.element` is no name: figures, styles, and what was drawn before."""
+    """Only figures, styles and earlier drawings become `Html` without `text.element`; names never do."""
     found = Counter(
         file.relative_to(PACKAGE).as_posix()
         for file in PACKAGE.rglob("*.py")

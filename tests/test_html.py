@@ -1,5 +1,5 @@
-"""What draws itself and what a report shows: no name becomes an element, an attribute or mathematics;
-tests/widgets/test_hostile_names.py has the workbench.
+"""In HTML of objects and reports, no name becomes an element, an attribute or mathematics;
+tests/widgets/test_hostile_names.py tests the workbench.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ from compaction_kit.verdict import Verdict
 from tests import handmade
 from tests.ageing import age_file
 
-# What a folder can't be called, and what it can: all but the slash.
+# A hostile name, and the same name for a folder, without the slash and the escape character.
 NAME = "\"'><pwned onclick='a()'><!--</div></style></td></svg><b>$x$ ${y} {0} %s &lt; [a](b) _c_ \x1b\u202e"
 FOLDER = NAME.replace("/", "").replace("\x1b", "")
 MARK = "<pwned"
@@ -43,7 +43,7 @@ EMPTY = {"meta", "br", "img"}
 
 
 class Reader(HTMLParser):
-    """Reads HTML as a browser does, and minds what names could bring into it."""
+    """Reads HTML as a browser does; fails on elements and attributes that a name could bring into it."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Reader(HTMLParser):
 
 
 def make_table(folder: Path, name: str = NAME) -> Path:
-    """A table in whose log a name is wherever one can be: of four files, a commit replaced one by another."""
+    """Write a table with a name in all possible places of its log; a commit replaces one of three files."""
     told = {"timestamp": 1, "operation": name, "userMetadata": name, "engineInfo": name}
     first = [handmade.metadata({name: "long", "p": "string"}, ["p"]), *(_add(i, name) for i in range(3))]
     handmade.write_log(folder, first, [{"commitInfo": told}, handmade.remove("0.parquet"), _add(3, name)])
@@ -96,7 +96,7 @@ def _add(number: int, name: str = NAME) -> handmade.Action:
 
 def objects_with_hostile_names(root: Path) -> list[Any]:
     table = ck.open_table(make_table(root / FOLDER))
-    # One that no version knows.
+    # A file that no version knows.
     (root / FOLDER / f"orphan {FOLDER}.parquet").write_bytes(b"x" * 1_000)
     for file in (root / FOLDER).glob("*.parquet"):
         age_file(file, 20)
@@ -151,7 +151,7 @@ def test_no_name_is_html_in_what_draws_itself_and_a_record_says_its_facts(tmp_pa
 
 
 def test_no_name_is_html_in_a_report(tmp_path: Path) -> None:
-    # A surrogate alone is no UTF-8.
+    # A lone surrogate can't be written as UTF-8.
     name = f"{NAME}\ud800"
     sections = [name, {name: name}, pa.table({NAME: [NAME]}), titled(Chart(), NAME), Section(name, ())]
     sections.append(Section("Code", (), name))
@@ -172,7 +172,7 @@ def test_an_element_takes_html_as_it_is_and_text_that_was_made_of_html_not() -> 
 
 def test_a_report_has_each_part_and_needs_no_other_file(shaped: Path, tmp_path: Path) -> None:
     plan, figure = ck.open_table(shaped).plan_compaction(), Figure()
-    # Of matplotlib's own class.
+    # A figure of matplotlib's own class.
     figure.set_label("Words for it")
     parts = plan, "Nothing < everything.", {"a < b": 7}
     section = Section("Plan", parts, "plan = table.plan_compaction(where='a < b')")

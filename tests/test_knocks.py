@@ -1,4 +1,4 @@
-"""The judge of `make knocks` finds what is wrong."""
+"""The judge of `make knocks` finds damage to tables and bad errors."""
 
 import random
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from tests.knocks.oracle import Before, Case, Outcome, Wrong, judge_error, rows_
         *nightly((races.clustered, 4), (faults.codecs, 4)),
     ],
 )
-def test_it_is_judged(
+def test_random_cases_have_an_outcome(
     spark: SparkSession, tmp_path: Path, play: Callable[[Case], Outcome], seed: int
 ) -> None:
     assert play(Case(spark, tmp_path, random.Random(seed))) in Outcome
@@ -43,7 +43,7 @@ def lose_a_row(table: Path) -> None:
         "not written by Delta": lambda table: handmade.write_commit(table, 5, [{"commitInfo": {}}]),
     }.items(),
 )
-def test_what_is_wrong_is_found(
+def test_the_judge_finds_damage(
     spark: SparkSession, changed: Path, told: str, act: Callable[[Path], object]
 ) -> None:
     rows = rows_of(spark, changed) if act is lose_a_row else None

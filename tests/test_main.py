@@ -19,7 +19,7 @@ from tests.test_project import PROJECT
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> Any:
-    """What a command prints as JSON."""
+    """Return the JSON that a command prints."""
     assert main([*map(str, arguments), "--json"]) == code
     return json.loads(capsys.readouterr().out)
 
@@ -92,7 +92,7 @@ def test_a_rewrite_that_loses_a_row_ends_with_1(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().out == f"0 rewrites in {table}.\n"
 
 
-def test_a_survey_ends_with_1_for_an_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_survey_of_a_bad_table_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     handmade.write_log(tmp_path / "a", [handmade.add("a")])
     assert main(["survey", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{survey(tmp_path).summary()}\n"
@@ -113,7 +113,7 @@ def test_a_survey_ends_with_1_for_an_unreadable(tmp_path: Path, capsys: pytest.C
         ("plan ", "The current folder is not a Delta table"),
     ],
 )
-def test_bad_input_is_a_sentence_and_2(
+def test_bad_input_prints_a_sentence_and_exits_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, words: str
 ) -> None:
     handmade.write_log(tmp_path / "t", [handmade.add("a")])
@@ -145,7 +145,7 @@ def test_an_interrupted_command_prints_json_too(
         *nightly(("plan a --json > /dev/full", 2), ("plan a >&-", 0), ("run a <&- >&-", 2)),
     ],
 )
-def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(
+def test_a_closed_pipe_and_an_encoding_without_arrows_do_not_crash(
     tmp_path: Path, case: str, code: int
 ) -> None:
     handmade.write_log(tmp_path / "a", *[[handmade.add(name)] for name in "ab"])
@@ -156,5 +156,5 @@ def test_a_reader_that_left_and_an_encoding_that_lacks_an_arrow_are_no_crash(
     assert ("can't be written ([Errno 28]" in done.stderr) == ("full" in case)
 
 
-def test_the_command_and_the_module_are_one() -> None:
+def test_the_installed_command_runs_the_module() -> None:
     assert PROJECT["scripts"] == {"compaction-kit": f"{main.__module__}:{main.__name__}"}

@@ -16,7 +16,7 @@ from tests.releases import since_spark
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files by number, date and text; nothing but a log, as a predicate reads no data."""
+    """A table partitioned by number, date and text; it is only a log, because a predicate reads no data."""
     types = {"n": "integer", "d": "date", "s p": "string"}
     values = [("1", "2024-01-01", "a"), ("1", "2024-01-02", "it's"), ("02", "2024-01-01", "a")]
     values += [("10", None, ""), (None, "2023-12-31", None), ("10", "2024-01-01", "a")]  # type: ignore[list-item]
@@ -27,7 +27,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def paths(table: Path, where: str) -> str:
-    """The numbers of the files that a predicate selects."""
+    """Return the numbers of the files that a predicate selects."""
     return "".join(path[1:] for path in open_table(table).files(where=where).to_arrow()["path"].to_pylist())
 
 
@@ -103,7 +103,7 @@ def test_the_predicate_for_given_partitions_selects_them_and_no_other(
     assert paths(typed, predicate) == chosen
 
 
-def test_no_predicate_selects_an_empty_text_among_numbers(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_partition_value_of_a_number_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     adds = [handmade.add("f0", partition={"n": ""})]
     metadata = handmade.metadata({"id": "long", "n": "integer"}, ["n"])
     files = open_table(handmade.write_log(tmp_path, [metadata, *adds])).files()

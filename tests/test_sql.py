@@ -1,4 +1,4 @@
-"""The table that was asked for, whatever it is called and wherever the session looks by default."""
+"""SQL uses the right table, whatever its name and wherever the session looks by default."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests import folders
 from tests.chance import nightly
 from tests.conftest import SetConf
 
-# Spark would leave out the variable; Delta would take a version from the end.
+# Spark would remove the variable; Delta would read a version from the end of the name.
 NAME = "t${x}`'\" %20%41é*?[a]{b,c}\\#+@v0"
 TAKEN_FOR = NAME.replace("${x}", "").removesuffix("@v0")
 
@@ -37,7 +37,7 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def elsewhere(spark: SparkSession) -> Iterator[None]:
-    """The session's default file system is one that isn't there."""
+    """Make the session's default file system one that doesn't exist."""
     conf = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
     before = conf.get("fs.defaultFS")
     conf.set("fs.defaultFS", "elsewhere://nowhere/")
@@ -49,7 +49,7 @@ def elsewhere(spark: SparkSession) -> Iterator[None]:
 def test_the_table_of_that_name_is_changed_and_not_its_neighbour(
     spark: SparkSession, original: Path, tmp_path: Path, confs: SetConf, elsewhere: None, strategy: str
 ) -> None:
-    """A local table it is too, whatever the default file system."""
+    """The table is a local one, whatever the default file system is."""
     confs("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     path, neighbour = (folders.copy(original, tmp_path / name) for name in (NAME, TAKEN_FOR))
     before, table = folders.listing(neighbour), open_table(path, spark)

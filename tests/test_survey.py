@@ -31,7 +31,7 @@ def test_tables_are_found_at_any_depth_and_none_in_a_table(tmp_path: Path) -> No
 
 
 def in_mib(*sizes: int) -> list[handmade.Action]:
-    """Files without statistics, so that what comes out of a bin is as large as what goes in."""
+    """Return files without statistics, so that a bin's output is predicted to be as large as its input."""
     return [handmade.add(f"f{i}", size * MIB, records=None) for i, size in enumerate(sizes)]
 
 
@@ -71,7 +71,7 @@ def test_a_row_tells_the_files_and_the_plan(lake: Path) -> None:
 
 
 def plan_by_log(table: Path, max_file_size: str | None = None) -> CompactionPlan:
-    """The plan as the log alone gives it, without a look into the files."""
+    """Return the plan from the log alone, without reading data files."""
     opened = open_table(table)
     limits = opened.thresholds(max_file_size=max_file_size)
     return CompactionPlan.of(Planner(opened.files()), limits, handle=opened.handle)
@@ -104,7 +104,7 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     page = found._repr_html_()
     for text in ("503 MiB", "67 %", "Small: under 16 MiB"):
         assert text in page
-    # Bytes are those of files: not of what to open one counts as.
+    # Shown bytes are sizes of files, without the bytes that opening a file counts as.
     assert "28 MiB" not in page
     assert page.index("<table>") < page.index("delta.clustering is damaged") < page.index('<svg role="img"')
     assert "10 more tables" in survey([lake / "few"] * 60)._repr_html_()

@@ -1,4 +1,4 @@
-"""The front door, and what it says to bad input. tests/log has the damaged logs, tests/execute the runs."""
+"""Opening tables, and the errors for bad input. tests/log has the damaged logs, tests/execute the runs."""
 
 import pickle
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def test_a_table_opens_by_its_path_in_any_form(shaped: Path, form: Callable[[Pat
     assert repr(table) == f'Table("{form(shaped)}", version 4)'
 
 
-def test_a_deleted_table_has_a_name(shaped: Path, tmp_path: Path) -> None:
+def test_the_repr_of_a_deleted_table_has_its_name(shaped: Path, tmp_path: Path) -> None:
     table = open_table(folders.copy(shaped, tmp_path / "table"))
     rmtree(table.path)
     assert repr(table) == f'Table("{table.name}", which can\'t be read)'
@@ -97,7 +97,7 @@ def test_a_minimum_above_the_maximum_is_warned_of(spark: SparkSession, shaped: P
     assert table.plan_compaction(min_file_size=10, max_file_size=10).warnings == ()
 
 
-def test_one_size_alone_moves_the_other_out_of_its_way(shaped: Path) -> None:
+def test_setting_one_threshold_adjusts_the_other(shaped: Path) -> None:
     expected: dict[tuple[str | None, str | None], tuple[int, int]] = {
         (None, None): (GIB, GIB),
         ("1 MiB", "2 MiB"): (MIB, 2 * MIB),

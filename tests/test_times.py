@@ -30,7 +30,7 @@ LOCAL = [
     *("2026-09-27 01:59:59", "2026-09-27 02:30:00", "2026-09-27 03:00:00"),
     *("2026-11-01 00:59:59", "2026-11-01 01:30:00", "2026-11-01 02:00:00"),
 ]
-# The kit refuses what Spark takes, and ISO 8601 doesn't have.
+# Texts that Spark takes and the kit refuses, because they aren't ISO 8601.
 REFUSED = ["05:32", "2026-4-5", "10000-01-01", "2026-04-05 02:30:00 PST", "2026-04-05 02:30:00 Europe/Paris"]
 DAY = "2026-04-05"
 TEXTS = [
@@ -88,11 +88,11 @@ def test_a_time_with_no_zone_is_in_the_sessions(spark: SparkSession, tmp_path: P
         os.utime(handmade.commit_path(tmp_path, version), (seconds, seconds))
     confs(ZONE, "Pacific/Auckland")
     table = open_table(tmp_path, spark)
-    # At 14:00 UTC clocks went back from 3 to 2, and Spark takes the first of two hours.
+    # At 14:00 UTC clocks went back from 3 to 2, and Spark takes the first of the two hours.
     for text, version in (("2026-04-05 01:50", 0), ("2026-04-05 02:50", 1), ("2026-04-05 03:00", 2)):
         at = table.at(timestamp=text)
         assert (text, at.version) == (text, version)
-        # What is shown can be given back.
+        # The time that is shown can be given as an argument.
         assert at.timestamp is not None
         shown = at.timestamp.isoformat(" ", "milliseconds")
         assert shown in repr(at)
@@ -112,7 +112,7 @@ def test_without_a_session_the_machines_zone_counts(monkeypatch: pytest.MonkeyPa
     time.tzset()
     for moment, here in zip(moments, found, strict=True):
         there = in_zone(moment, ZoneInfo(zone))
-        # But for a time that a change of clocks skips.
+        # Except for times that a change of clocks skips.
         assert here.timestamp() == there.timestamp() or there.replace(tzinfo=None) != moment
 
 

@@ -1,4 +1,4 @@
-"""What is said of a table before anything else, from logs written by hand; and of runs by Spark."""
+"""Verdicts on tables, from logs written by hand; and on runs by Spark."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ def verdict_of(
 
 
 def small(count: int, partitions: int = 1, size: int = 10) -> Actions:
-    """Files of sizes that differ, in partitions of so many."""
+    """Return files of different sizes, `count` in each partition."""
     return [
         handmade.add(f"{p}-{i}", size + i, {"p": str(p)}, records=size + i)
         for p in range(partitions)
@@ -51,13 +51,13 @@ def small(count: int, partitions: int = 1, size: int = 10) -> Actions:
 
 
 def marked(name: str, size: int, rows: int) -> handmade.Action:
-    """A file with so many of its 100 rows deleted."""
+    """Return a file with `rows` of its 100 rows deleted."""
     return handmade.add(name, size, {"p": "0"}, 100, handmade.vector(name, rows))
 
 
 LARGE = [handmade.add(f"large {i}", 2 * KIB, {"p": "0"}) for i in range(10)]
 EQUAL = [handmade.add(f"equal {i}", 400, {"p": "0"}) for i in range(4)]
-# The last two would be alone in a bin each.
+# The last two would each be alone in a bin.
 WHOLE = [marked("whole", 2 * KIB, 100)]
 MARKED = [marked("few rows", 2 * KIB, 5), marked("many rows", 2 * KIB, 50), marked("small", 10, 2)]
 
@@ -81,7 +81,7 @@ def test_a_sick_table_is_told_by_the_files_that_would_do(tmp_path: Path) -> None
         (small(3), Thresholds(5, KIB), "good", "Nothing to do, because no file is under 5 B."),
         (EQUAL, LIMITS, "warning", "of equal-sized files"),
         (MARKED, LIMITS, "good", "57 deleted rows in 3 files stay on disk"),
-        # Files without rows are not for a purge.
+        # Files without live rows need no purge.
         ([*WHOLE, *MARKED], LIMITS, "good", "57 deleted rows in 3 files stay on disk"),
         ([marked("few", 2 * KIB, 1), *small(2)], LIMITS, "text", "1 deleted row in 1 file stays on disk"),
         (small(1, 100), LIMITS, "good", "With 100 partitions, files have 10 B on average"),
@@ -142,7 +142,7 @@ def test_an_empty_table_is_healthy_and_one_that_can_t_be_read_is_not(tmp_path: P
     assert (after_a_run.kind, after_a_run.sentences[0]) == ("error", "No log.")
 
 
-# Numbers that a test can tell apart.
+# Numbers that differ, so that a test can tell them apart.
 COUNTS = {"num_files_removed": 30, "num_files_added": 1, "bytes_removed": 3 * KIB, "bytes_added": KIB}
 PROOF = {"verified": True, "fingerprint": Fingerprint(1_200, (1, 2), ("DuckDB", "Spark"))}
 SIZES = np.array([1_000])
@@ -154,7 +154,7 @@ def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(tmp_path: Pat
     reads = ReadComparison("id < 3", (1, 2), 2.0, 0.5, 30, 1, 10, 35, runs, False, True)
     measured = str(Verdict.of(None, None, result=DONE, reads=reads))
     assert "\nYour query: 4 times as fast" in measured
-    # However long it is, it moves nothing below the verdict.
+    # The query isn't shown, because a long one would move what is below the verdict.
     assert "id < 3" not in measured
     assert verdict_of(files_of(tmp_path, *small(1)), result=DONE) == Verdict(
         "good",
@@ -176,7 +176,7 @@ def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(tmp_path: Pat
         ({"versions": (366, 367)}, "good", "as versions 366, 367, by arrow."),
     ],
 )
-def test_what_was_not_smooth_in_a_run_is_said(changes: dict[str, object], kind: str, sentence: str) -> None:
+def test_deviations_of_a_run_are_named(changes: dict[str, object], kind: str, sentence: str) -> None:
     verdict = Verdict.of(None, None, result=replace(DONE, **changes))  # type: ignore[arg-type]
     assert verdict is not None
     assert (verdict.kind, sentence in str(verdict)) == (kind, True), str(verdict)

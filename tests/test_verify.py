@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from compaction_kit.verify import Fingerprint, fingerprint
 from tests.releases import since_spark
 
-# Types of one column or two, their values, and others that a hash may take for the same.
+# Types of one or two columns, their values, and other values that a hash may take for the same.
 Case = tuple[str, tuple[Any, ...], tuple[Any, ...]]
 SCALARS: list[Case] = [
     ("int; int", (1, None), (None, 1)),
@@ -39,13 +39,13 @@ MAPS_AND_STRUCTS: list[Case] = [
 
 
 def of(spark: SparkSession, schema: str, *rows: tuple[Any, ...]) -> Fingerprint:
-    # A local relation: no job but the aggregation's.
+    # A local relation needs no job except the aggregation's.
     return fingerprint(spark.createDataFrame(rows, schema).coalesce(1))
 
 
 @pytest.mark.parametrize("cases", [SCALARS, ARRAYS, MAPS_AND_STRUCTS], ids=["scalars", "arrays", "maps"])
 def test_any_difference_in_a_row_shows(spark: SparkSession, cases: list[Case]) -> None:
-    """One row of all columns, of which one or two are changed: each of both hashes shows it."""
+    """Change one or two columns in a row of all columns: both hashes show it."""
     kinds = [kind for kinds, *_ in cases for kind in kinds.split("; ")]
     schema = ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))
 
@@ -66,7 +66,7 @@ def test_order_files_and_partitions_of_the_data_do_not_matter(spark: SparkSessio
     rows = spark.range(1_000).select("id", (F.col("id") % 7).cast("string").alias("s"))
     assert fingerprint(rows) == fingerprint(rows.repartition(5).orderBy(F.desc("id")))
     assert fingerprint(rows.limit(0)) == Fingerprint(0, (0, 0))
-    # Two hashes, which differ, of null too.
+    # The two hashes differ from each other, also for null.
     found = of(spark, "a int", (None,), (1,))
     assert (found.num_rows, len({*found.hash_sums}), found.readers) == (2, 2, ("Spark",))
 
@@ -81,7 +81,7 @@ def test_names_with_dots_and_backticks_are_columns(spark: SparkSession) -> None:
     assert odd == of(spark, "a int, b int, c struct<d:int>", (1, 2, (3,)))
 
 
-def test_it_says_what_read_the_rows() -> None:
+def test_a_fingerprint_names_the_readers_of_the_rows() -> None:
     assert Fingerprint(1, (1, 2)) != Fingerprint(2, (1, 2))
     one, other = Fingerprint(1, (2, 3), ("b",)), Fingerprint(2, (4, 5), ("a",))
     both, rest = one + other + other, one + other - one
@@ -98,7 +98,7 @@ def test_a_variant_counts_by_its_value(spark: SparkSession) -> None:
     first, same, *others = (fingerprint(spark.sql(f"SELECT parse_json('{text}') v")) for text in texts)
     assert first == same
     assert len({first, *others, fingerprint(spark.sql("SELECT CAST(NULL AS VARIANT) v"))}) == 4
-    # JSON has the same text for both of a pair; a decimal equals a whole number.
+    # In JSON, the two values of a pair have the same text; a decimal equals a whole number.
     pairs = ("DATE'2024-01-01'", "'2024-01-01'"), ("array(1.5F)", "array(1.5D)"), ("array(1.0)", "array(1)")
     values = (
         [f"to_variant_object({one})" if "array" in one else f"CAST({one} AS VARIANT)" for one in pair]

@@ -1,1 +1,1 @@
-"""What `make` and its targets run."""
+"""Scripts that the targets of `make` run."""

@@ -13,7 +13,7 @@ import venv
 from pathlib import Path
 
 LOCK = Path(__file__).resolve().parents[1] / "constraints.txt"
-# uv doesn't read pip's settings: where packages come from is passed to it in its own variables.
+# uv doesn't read pip's settings, so the sources of packages are passed to uv in its own variables.
 VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
@@ -24,7 +24,7 @@ VARIABLES = {
 
 
 def main(folder: Path, arguments: list[str]) -> int:
-    """Make the environment if there is none, and install; the exit code."""
+    """Make the environment if there is none, and install; return the exit code."""
     start = time.monotonic()
     python = folder / "bin" / "python"
     if not python.exists():
@@ -37,7 +37,7 @@ def main(folder: Path, arguments: list[str]) -> int:
     if code and uv:
         print("uv did not succeed; trying pip …", flush=True)
     if code:
-        # By the environment, for what packages are built with too.
+        # Use an environment variable, which applies to the packages for builds too.
         environment = os.environ | {"PIP_CONSTRAINT": str(LOCK)}
         code = subprocess.call([*pip(python), "install", "--quiet", *arguments], env=environment)
     if code == 0:
@@ -51,7 +51,7 @@ def pip(python: Path) -> list[str]:
 
 
 def find_uv(python: Path) -> str | None:
-    """Return the path of uv: the environment's, else the one on the PATH, else pip gets it; None without."""
+    """Return the path of uv: the environment's, the PATH's, or one that pip installs; None if pip can't."""
     own = python.with_name("uv")
     if not own.exists() and not shutil.which("uv"):
         command = [*pip(python), "install", "--quiet", "--constraint", str(LOCK), "uv"]
@@ -60,15 +60,15 @@ def find_uv(python: Path) -> str | None:
 
 
 def install_with_uv(uv: str, python: Path, arguments: list[str]) -> int:
-    """Install from where pip would; uv's exit code."""
+    """Install from pip's sources by uv; return uv's exit code."""
     listed = subprocess.run([*pip(python), "config", "list"], capture_output=True, text=True, check=False)
     environment = uv_variables(listed.stdout) | os.environ
     lock = ["--constraints", str(LOCK), "--build-constraints", str(LOCK)]
-    # uv lists what it installs, and shows how far it is on a terminal only.
+    # uv always lists what it installs, but shows progress only on a terminal.
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
     command = [uv, "pip", "install", *quiet, "--python", str(python), *lock, *arguments]
     code = subprocess.call(command, env=environment)
-    # Where a registry doesn't say how long files may be kept, each install leaves 2 GB of PySpark's source.
+    # If a registry doesn't limit how long files are kept, each install leaves 2 GB of PySpark's source.
     subprocess.call([uv, "cache", "prune", "--quiet"], env=environment)
     return code
 

@@ -1,4 +1,4 @@
-"""How Sphinx builds the book; `make book` runs it. Nothing it needs comes over a network."""
+"""Sphinx's settings for the book, which `make book` builds. The book needs nothing from a network."""
 
 import hashlib
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "book"))
-# Notebooks run in folders of their own, and the course is beside the lessons.
+# Notebooks run in temporary folders, but import the course, which is beside the lessons.
 os.environ["PYTHONPATH"] = str(ROOT / "notebooks")
 
 import pages  # noqa: E402
@@ -22,7 +22,7 @@ language = "en"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
 
-# Outputs are kept until a cell or the package changes.
+# Reuse cached outputs until a cell, the package or the course changes.
 _source = hashlib.sha256()
 for _file in sorted(
     file
@@ -37,13 +37,13 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 nb_custom_formats = {".ipynb": "pages.read_notebook"}
-# A page has no kernel: the still of a widget is shown, and nothing is loaded to bring it to life.
+# A page has no kernel, so it shows the static HTML of a widget and loads no scripts for widgets.
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
-# A name in single backticks is a link where it is one of the reference's, and code elsewhere.
+# A name in single backticks is a link if the reference has that name, otherwise code.
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "set"}  # matplotlib writes one into each Figure
@@ -64,17 +64,17 @@ html_theme_options = {
     "use_download_button": False,
     "repository_url": pages.REPOSITORY,
     "use_repository_button": True,
-    # The side bar has a search; without a second one the bar above the page is empty, and takes no room.
+    # The side bar has a search. Without a second one, the bar above the page is empty and takes no space.
     "navbar_persistent": [],
 }
 linkcheck_timeout = 20
 
 
 def setup(app: Any) -> None:
-    """Link the numbers of lessons on the lecturers' page; show the picture of the module as text.
+    """Link lesson numbers on the lecturers' page, and show the Mermaid diagram in CONTRIBUTING as text.
 
-    Names that share a description ("version, table_id: …") lose their space: of two words, Sphinx takes the
-    first for a type.
+    Remove the space between names that share a description ("version, table_id: …"), because Sphinx reads
+    the first of two words as a type.
     """
     changes = {
         "lecturers": pages.link_lessons,

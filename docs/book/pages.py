@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REPOSITORY = PROJECT["urls"]["Homepage"]
-# The rooms of the reference, in the order of CONTRIBUTING.md's story, and their modules.
+# The pages of the reference with their modules, in the order of CONTRIBUTING.md's story.
 ROOMS = {
     "Tables and files": (
         "compaction_kit",
@@ -47,7 +47,7 @@ ROOMS = {
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """The names that a module offers: its `__all__`, or the functions and classes that it defines."""
+    """Return the public names of a module: its `__all__`, or the functions and classes that it defines."""
     named = getattr(module, "__all__", None)
     own = (
         name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
@@ -56,13 +56,13 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def reference() -> dict[str, str]:
-    """The pages of the reference, by name: reStructuredText that autodoc fills with the docstrings."""
+    """Return the reference's pages by name: reStructuredText that autodoc fills with the docstrings."""
     pages, places = dict[str, str](), dict[int, str]()
     for title, modules in ROOMS.items():
         lines = [title, "=" * len(title), ""]
         for name in modules:
             module = importlib.import_module(name)
-            # A function that has its module's name takes the place of the module.
+            # A function with the name of its module hides the module in the package.
             twice = inspect.isfunction(getattr(ck, name.rpartition(".")[2], None))
             about = [f".. automodule:: {name}", "   :no-members:", "   :no-index:" * twice, ""]
             lines += [name, "-" * len(name), "", *about]
@@ -75,7 +75,7 @@ def reference() -> dict[str, str]:
 
 
 def _entry(path: str, value: object, places: dict[int, str]) -> list[str]:
-    """A name, with its docstring where it comes first, and with a link to that place where it comes again."""
+    """Return the lines for a name: its docstring at the first place, links to that place at later ones."""
     first = places.setdefault(id(value), path)
     if isinstance(value, ModuleType):
         return [f"``{path}``", f"   See :py:mod:`{value.__name__}`."]
@@ -87,7 +87,7 @@ def _entry(path: str, value: object, places: dict[int, str]) -> list[str]:
 
 
 def copied() -> dict[str, Path]:
-    """The pages that are files elsewhere in the repository, by their path in the book."""
+    """Return the pages that are files elsewhere in the repository, by their path in the book."""
     places = "[0-9]*.ipynb", "tour.ipynb", "museum.ipynb", "solutions/*.ipynb"
     notebooks = (path for place in places for path in (ROOT / "notebooks").glob(place))
     pages = (*notebooks, ROOT / "RELIABILITY.md", ROOT / "CONTRIBUTING.md")
@@ -95,7 +95,7 @@ def copied() -> dict[str, Path]:
 
 
 def write_pages() -> None:
-    """Write the pages of the reference, and copy the others; those that are as they were keep their time."""
+    """Write the reference's pages and copy the others; unchanged pages keep their modification time."""
     pages = {f"api/{name}.rst": text for name, text in reference().items()}
     pages |= {name: link_notebook(name, path.read_text(encoding="utf-8")) for name, path in copied().items()}
     for name, text in pages.items():
@@ -111,7 +111,7 @@ def write_pages() -> None:
 def link_notebook(name: str, text: str) -> str:
     """Put links below a notebook's title: to the notebook in the repository, and to Binder, which runs it.
 
-    Links to files that are no pages of the book lead to the repository too.
+    Links to files that are not pages of the book lead to the repository too.
     """
 
     def outward(link: re.Match[str]) -> str:
@@ -142,7 +142,7 @@ def read_notebook(text: str) -> nbformat.NotebookNode:
 
 
 def link_lessons(text: str) -> str:
-    """Make links of the numbers of lessons with which the rows of a table begin."""
+    """Turn the lesson number at the beginning of each table row into a link."""
     for lesson in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
         number = lesson.name[:2]
         text = text.replace(f"\n| {number} |", f"\n| {{doc}}`{number} <notebooks/{lesson.stem}>` |")

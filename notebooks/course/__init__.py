@@ -12,7 +12,7 @@ from compaction_kit.sql import uri
 
 
 def new_folder(within: str | Path, name: str) -> Path:
-    """Make an empty folder for a lesson's tables within another, which is made too; return its absolute path.
+    """Make an empty folder for a lesson's tables in `within`, which is made if needed; return its full path.
 
     A number is added to the name if a folder of that name exists.
 

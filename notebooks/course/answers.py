@@ -17,30 +17,30 @@ from compaction_kit.text import KIB, format_count
 _DAY = "time BETWEEN '2026-03-10 00:00:00' AND '2026-03-10 23:59:59'"
 _MINUTES_A_YEAR = 365 * 24 * 60
 
-# The right answer first, with an empty text; then typical wrong ones, with what each of them means.
-# A float may be missed by some per cent, a set has no order, and "|" separates names of one thing.
+# The right answer comes first, with an empty text; typical wrong answers follow, each with its explanation.
+# A float has a tolerance of some per cent, a set has no order, and "|" separates accepted names.
 Answers = Iterator[tuple[Any, str]]
-# By exercise: what kind of answer is expected, what computes the answers, and the marks of the right one.
+# By exercise: the expected kind of answer, the function that computes the answers, and the marks.
 EXERCISES: dict[str, tuple[str, Callable[..., Answers], int]] = {}
 
 
 class Unfinished(Exception):
-    """What is given doesn't show the work that an exercise asks for; the message says what is missing."""
+    """The given objects don't show the work that an exercise asks for; the message says what is missing."""
 
 
 def exercise(number: str, kind: str, marks: int = 0) -> Callable[[Callable[..., Answers]], None]:
-    """Keep a function as the one that computes the answers of an exercise."""
+    """Register the function that computes the answers of an exercise."""
     return lambda find: EXERCISES.update({number: (kind, find, marks)})
 
 
 def ask(is_done: object, sentence: str) -> None:
-    """Raise Unfinished with a sentence unless something is done."""
+    """Raise Unfinished with `sentence` unless `is_done`."""
     if not is_done:
         raise Unfinished(sentence)
 
 
 def rows_of(files: Any) -> int:
-    """Return the rows in the files of a version, with those that a deletion vector deletes."""
+    """Return the number of rows in a version's files, including rows that a deletion vector deletes."""
     return pc.sum(files.to_arrow()["num_records"]).as_py() or 0
 
 
@@ -54,7 +54,7 @@ def _rewrote(commit: dict[str, Any]) -> bool:
 
 
 def _columns(table: Any, name: str) -> Any:
-    """The columns in a parameter of the last commit, zOrderBy or clusterBy."""
+    """Return the columns in a parameter of the last commit, zOrderBy or clusterBy."""
     return json.loads(dict(_last(table)["parameters"] or ()).get(name, "[]"))
 
 
@@ -341,7 +341,7 @@ def _(table: Any) -> Answers:
     lost = f"this table has the codes as {columns['code']}: convert with PARTITIONED BY (code STRING)"
     ask(columns["code"] == "string", lost)
     found = table.spark.read.parquet(uri(table.path)).schema["code"].dataType
-    # SQL and printSchema have names of their own for it.
+    # SQL and printSchema use different names for a type.
     yield f"{found.simpleString()}|{found.typeName()}", ""
     yield "string", "that is what you gave to CONVERT; without it, Spark infers a type from the values"
     yield "bigint", "the values are small, so a smaller type is enough"

@@ -10,7 +10,7 @@ from course.museum import fields
 
 
 def _parts(right: list[Any], *meanings: Mapping[Any, str]) -> Answers:
-    """Yield an answer of several values, and what wrong values mean in the place of each."""
+    """Yield the right answer of several values, then answers with one wrong value and its explanation."""
     yield right, ""
     for place, wrongs in enumerate(meanings):
         for wrong, meaning in wrongs.items():

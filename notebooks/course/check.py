@@ -1,4 +1,4 @@
-"""Check the answers to a lesson's exercises: right or not, and nothing of the solution."""
+"""Check answers to a lesson's exercises, without showing the solution."""
 
 from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from course.answers import EXERCISES, Unfinished
 
 _PLACES = ("the first", "the second", "the third")
 _OPEN, _WRONG, _RIGHT = "Not answered yet", "Not right yet", "Right"
-# The part of a float that an answer may be off by. One above 1 may have one decimal, as the kit shows it;
+# Relative tolerance of floats. A float above 1 may also be rounded to one decimal, as the kit shows it;
 # whole numbers are exact.
 _TOLERANCE = 0.03
 _COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
@@ -22,7 +22,7 @@ _COLOURS = {_OPEN: style.TOMBSTONED, _WRONG: style.LOST, _RIGHT: style.NEW}
 
 @dataclass(frozen=True)
 class Checked:
-    """What is said of an answer, but never the right one; `marks` are those of a right answer, or 0."""
+    """The verdict on an answer, without the right answer; `marks` are those of a right answer, or 0."""
 
     verdict: str
     sentence: str = ""
@@ -49,12 +49,12 @@ class Checked:
 
 
 def check(exercise: str, answer: Any, *given: Any) -> Checked:
-    """Say whether an answer is right, or what a typical wrong one means.
+    """Say whether an answer is right, or why a typical wrong answer is wrong.
 
     Args:
         exercise: Lesson and exercise, such as "01.2".
-        answer: The answer; None as long as there is none.
-        given: What the right answer is computed from, such as a table; None as long as it isn't there.
+        answer: The answer; None if there is none yet.
+        given: The objects from which the right answer is computed, such as a table; None if missing.
 
     Raises:
         InvalidArgumentError: There is no such exercise.
@@ -77,7 +77,7 @@ def check(exercise: str, answer: Any, *given: Any) -> Checked:
 
 
 def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
-    """Return what is wrong with an answer or missing in what is given; empty if the answer is right."""
+    """Return what is wrong with an answer, or missing in the given objects; empty if the answer is right."""
     kind, find, _ = EXERCISES[exercise]
     try:
         (truth, _), *mistakes = find(*given)
@@ -100,7 +100,7 @@ def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
 
 
 def _difference(answer: Any, truth: Any) -> str:
-    """How far an answer is from a set, as the number of values; or which of a few values is not right."""
+    """Say how many values of a set are wrong or missing, or which values of a list are not right."""
     if isinstance(truth, list) and len(answer) == len(truth):
         if _is_same([*answer][::-1], truth):
             return "the values are in the wrong order"
@@ -113,7 +113,7 @@ def _difference(answer: Any, truth: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Values of NumPy, pandas and Arrow as those of Python, and classes and Spark's types by their names."""
+    """Convert values of NumPy, pandas and Arrow to Python's, and classes and Spark types to their names."""
     if isinstance(value, type):
         return value.__name__
     names = ("tolist", "to_pylist", "as_py", "simpleString")
@@ -121,9 +121,9 @@ def _plain(value: Any) -> Any:
 
 
 def _is_alike(answer: Any, truth: Any) -> bool:
-    """Whether both are numbers, both texts, or both collections, in order if the right one is."""
+    """Whether both are numbers, both strings, or both collections (ordered if the right answer is)."""
     if isinstance(truth, (Real, str)):
-        # True is a number to Python.
+        # In Python True is a number too.
         return isinstance(answer, Real if isinstance(truth, Real) else str) and not isinstance(answer, bool)
     kinds = (Sequence, Set, Mapping) if isinstance(truth, set) else Sequence
     return isinstance(answer, kinds) and not isinstance(answer, str)

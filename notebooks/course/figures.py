@@ -1,4 +1,4 @@
-"""Figures of the course: tables and plain values in, a matplotlib Figure of a fixed size out."""
+"""Figures of the course: functions that take tables and plain values, and return a Figure of a fixed size."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -19,9 +19,9 @@ _DAY = 24 * 60 * 60.0
 _TICKS = {1e-3: "1 ms", 1.0: "1 s", 60.0: "1 min", 3_600.0: "1 h", _DAY: "1 day", 365 * _DAY: "1 year"}
 _SHORTEST, _LONGEST = 1e-3, 3_650 * _DAY
 _LOG_KINDS = ("checkpoint", "commit")
-# At most so many names or labels on an axis.
+# The most names and labels on an axis.
 _MOST_NAMES, _MOST_LABELS = 12, 8
-# A file and what its bin held before, or why it stays.
+# A file, the bytes that its bin held before, and the reasons why a file stays.
 _PIECES: dict[str, style.Look] = {
     "this file": (NEW, ""),
     "in the bin already": (PALE, ""),
@@ -34,11 +34,11 @@ _ROWS_READ: dict[str, style.Look] = {
     "again, from replaced files": (SMALL, SMALL_HATCH),
     "missed": (LOST, "xxx"),
 }
-# Of files of a sink's log. White edges separate neighbours; what is removed is all edge.
+# States of files in a sink's log. White edges separate neighbours; removed files have only an edge.
 LOG_STATES = ("a reader needs it", "kept, not needed", "removed")
 _LOG_LOOKS = ((LIVE, "", "white"), (TOMBSTONED, "", "white"), ("none", "...", TOMBSTONED))
 MOST_BATCHES = 60
-# The lanes of two writers, and where in the order of time, which is not to scale, each thing is.
+# The lanes of the two writers and the log, and the place of each event in time, which is not to scale.
 _FIRST, _LOG, _SECOND, _HALF = 2.0, 1.0, 0.0, 0.17
 _BEGINS, _JOINS, _COMMITS, _TRIES, _CHECKED = 0.0, 0.9, 2.5, 3.3, 4.7
 _RETRIES, _RECHECKED, _END = 5.5, 6.8, 9.8
@@ -48,8 +48,8 @@ _PAUSED, _VERSION = "#BBD7EA", "#EEEEEE"
 def waiting(tables: Mapping[str, tuple[int, float]]) -> Chart:
     """Draw how long a reader waits until all files of a table are open, on one scale for all settings.
 
-    `tables` maps what a table is to its number of files, and the seconds until they are open; there are at
-    least two, and the last is compacted.
+    `tables` maps the description of a table to its number of files and the seconds until they are open. It
+    has at least two tables; the last one is compacted.
     """
     texts = {}
     for name, (files, seconds) in tables.items():
@@ -74,7 +74,7 @@ def waiting(tables: Mapping[str, tuple[int, float]]) -> Chart:
 
 
 def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version: int) -> Chart:
-    """Draw which files are live at a version, and which files of the log say so.
+    """Draw the live files of a version, and the log files that a reader needs to know them.
 
     `lives` and `listing` are what `TransactionLog.lifetimes` and `TransactionLog.listing` return; `needed`
     are the names of the log's files that a reader of the version reads.
@@ -110,7 +110,7 @@ def reading(lives: pa.Table, listing: pa.Table, needed: Collection[str], version
 
 
 def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
-    """Draw how bins fill, file by file, in a plan's `steps`, of which `num_seen` have been looked at.
+    """Draw how bins fill, file by file, with the first `num_seen` of a plan's `steps` done.
 
     A bin holds at most `max_file_size` bytes.
     """
@@ -126,7 +126,7 @@ def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
             axis.bar(number, size, 0.86, facecolor="none", edgecolor=style.MUTED, linestyle=":")
             continue
         axis.bar(number, base, 0.86, **style.fill(_PIECES["in the bin already"]))
-        # That a bin stays with one file is known when the next file does not fit.
+        # Whether a file stays alone in its bin is known only when the next file doesn't fit.
         known = number < num_seen or num_seen == len(steps) or outcome == "large"
         piece = looks.get(outcome, "this file") if known else "this file"
         axis.bar(number, size, 0.86, bottom=base, **style.fill(_PIECES[piece]))
@@ -142,7 +142,7 @@ def packing(steps: pa.Table, max_file_size: int, num_seen: int) -> Chart:
 
 
 def held_before(steps: pa.Table) -> list[int]:
-    """What each file's bin holds before it, in bytes; 0 for a file that opens one, or that stays."""
+    """Return the bytes in each file's bin before that file; 0 for the first file in a bin, or if it stays."""
     before, held = [], Counter[int | None]()
     for size, bin_id in zip(steps["size_bytes"].to_pylist(), steps["bin_id"].to_pylist(), strict=True):
         before.append(0 if bin_id is None else held[bin_id])
@@ -151,9 +151,9 @@ def held_before(steps: pa.Table) -> list[int]:
 
 
 def log_files(files: pa.Table, interval: int) -> Chart:
-    """Draw of which batches each file of a log holds entries: a row for batches' own files, one a compaction.
+    """Draw which batches each file of a log holds: a row for the files of batches, and one per compaction.
 
-    `files` is what `labs.sink_log.log_files` returns; each `interval` batches there is a compaction.
+    `files` is what `labs.sink_log.log_files` returns; there is a compaction every `interval` batches.
     """
     first, batch = files["first"].to_numpy(), files["batch"].to_numpy()
     states, names = np.array(files["state"].to_pylist(), str), np.array(files["name"].to_pylist(), str)
@@ -182,7 +182,7 @@ def log_files(files: pa.Table, interval: int) -> Chart:
 
 
 def manifest_rows(groups: pa.Table, generated: int) -> Chart:
-    """Draw the rows that a reader of a manifest gets of each group of files: once, twice, or not at all.
+    """Draw how often a reader of a manifest reads the rows of each group of files: once, twice, or never.
 
     `groups` is what `labs.manifest.read_manifest` returns; `generated` batches are committed before GENERATE.
     """
@@ -218,11 +218,11 @@ def manifest_rows(groups: pa.Table, generated: int) -> Chart:
 
 
 def concurrency(attempts: pa.Table, names: Sequence[str], title: str, exception: str | None = None) -> Chart:
-    """Draw two writers of one table, a lane each and the log between them, in order of time.
+    """Draw two writers of one table in order of time: a lane for each writer, and the log between them.
 
-    `attempts` are those of a `races.Story`, or have the outcome "unknown" where it isn't played yet; `names`
-    are the writer that is paused, drawn above the log, and the one that commits in between; `exception` is
-    the first one's, None if it committed.
+    `attempts` come from a `races.Story`, with the outcome "unknown" if the story isn't played yet. `names`
+    are the paused writer, drawn above the log, and the writer that commits in between. `exception` is the
+    exception of the paused writer, None if it committed.
     """
     rows, sentences = attempts.to_pylist(), []
     for row in rows:
@@ -302,6 +302,6 @@ def _arrow(axis: Axes, x: float, start: float, end: float, colour: str, line: st
 
 
 def _note(axis: Axes, x: float, y: float, text: str, colour: str = INK, **look: Any) -> None:
-    """Write a text to the right of a place, or with ha="right" to the left of it."""
+    """Write a text to the right of a place, or to its left with ha="right"."""
     offset = (-4 if "ha" in look else 4, 0)
     style.note(axis, text, (x, y), offset, colour, va="center", in_layout=False, **look)

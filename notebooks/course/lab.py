@@ -1,4 +1,4 @@
-"""What a lesson's lab is made of: controls, what follows from them in a sentence and a figure, its Python."""
+"""The parts of a lesson's lab: controls, and the sentence, figure and Python code that depend on them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from compaction_kit.widgets.page import show_with_still, still_of
 
 @dataclass(frozen=True)
 class Finding:
-    """What a lab shows for the values of its controls: one to three sentences, and the same as a figure.
+    """The result that a lab shows for the values of its controls: one to three sentences, and a figure.
 
-    The figure's size and axes stay while a control moves. `code` are the Python lines that give it; what they
-    use and don't make is in the notebook.
+    The figure keeps its size and axes while a control moves. `code` has the Python lines that make it; they
+    may use variables of the notebook.
     """
 
     sentence: str
@@ -30,7 +30,7 @@ class Finding:
 def run(code: str, names: dict[str, Any] | None = None) -> Any:
     """Run the lines that a lab shows, and return the value of the last one, which is the lab's figure.
 
-    `names` are those that the notebook has, such as `table`; those that the lines give are added.
+    `names` are the notebook's variables, such as `table`; the lines add their own variables.
     """
     names = {} if names is None else names
     lines, _, last = code.rpartition("\n")
@@ -39,7 +39,7 @@ def run(code: str, names: dict[str, Any] | None = None) -> Any:
 
 
 class Control:
-    """A labelled control over given values: `chosen` is the one whose index its widget has as `trait`."""
+    """A labelled control with given values; its trait `trait` has the index of the chosen value."""
 
     def __init__(self, label: str, among: Iterable[Any], chosen: Any, trait: str) -> None:
         self._label, self._among, self._trait = label, tuple(among), trait
@@ -47,7 +47,7 @@ class Control:
 
     @property
     def chosen(self) -> Any:
-        """The chosen value; InvalidArgumentError if it is set to none of those given."""
+        """The chosen value; setting a value that is not given raises InvalidArgumentError."""
         return self._among[getattr(self, self._trait)]
 
     @chosen.setter
@@ -59,7 +59,7 @@ class Control:
 
 
 class Steps(Control, Slider):
-    """A slider over values of any type and at any distance; `show` writes one as text."""
+    """A slider over values of any type and spacing; `show` formats a value as text."""
 
     def __init__(self, label: str, options: Iterable[Any], chosen: Any, show: Callable[[Any], str] = str):
         options = tuple(options)
@@ -82,10 +82,10 @@ class Lab(parts.Part):
     """An experiment of a lesson: move a control, and read what changes.
 
     Args:
-        compute: Gives what is shown for the values of the controls, which it takes by name. It is called at
-            each step of a slider, so it takes a tenth of a second or so, and changes nothing. If it fails,
-            `finding` is None, and the page has the error's sentence.
-        more: What else is below the controls.
+        compute: Returns the finding for the values of the controls, which are passed by name. It is called at
+            each step of a slider, so it must take about a tenth of a second and change nothing. If it fails,
+            `finding` is None, and the page shows the error's sentence.
+        more: Further widgets below the controls.
         controls: The controls, by name.
     """
 

@@ -1,7 +1,7 @@
-"""Eight small tables with problems of real ones. Solve the cases before you read this: it names the causes.
+"""Eight small tables with problems of real tables. Solve the cases before you read this: it has the causes.
 
-Real statements make the damage where they still do. Bugs that are mended, or are of an engine that isn't
-here, are written into the log by hand, as their reports say.
+Real statements make the damage if they still do so. Bugs that are fixed, or that are in an engine that isn't
+installed, are written into the log by hand, as their reports describe them.
 """
 
 import json
@@ -32,9 +32,9 @@ Action = dict[str, Any]
 def deliveries(folder: str | Path) -> Path:
     """Make a table of old and new files that was compacted and vacuumed.
 
-    delta-io/delta-rs#4290, deltalake 1.2.1 to 1.5.0: a full vacuum took files that were written long ago,
-    although a compaction had removed them just before. The later release that is installed here doesn't, so
-    the files are deleted by hand, and the vacuum's commits are those of the older one.
+    delta-io/delta-rs#4290, deltalake 1.2.1 to 1.5.0: a full vacuum deleted files that were written long ago,
+    although a compaction had removed them just before. The installed release is later and doesn't, so the
+    files are deleted by hand, and the vacuum's commits are changed to those of the older release.
     """
     path, now = new_folder(folder, "deliveries"), time.time()
     for number, days in enumerate((30, 29, 28, 27, 0.4, 0.3, 0.2)):
@@ -42,7 +42,7 @@ def deliveries(folder: str | Path) -> Path:
         for file in (path / fields(path, number, "add")[0]["path"], _commit_file(path, number)):
             os.utime(file, 2 * (now - days * _DAY,))
     for number in range(2):
-        # What a writer leaves that is killed before its commit; a vacuum deletes it rightly.
+        # A file of a writer that was killed before its commit; a vacuum is right to delete it.
         orphan = path / f"part-00000-killed-{number}.snappy.parquet"
         shutil.copy(min(path.glob("*.parquet")), orphan)
         os.utime(orphan, 2 * (now - 10 * _DAY,))
@@ -66,10 +66,10 @@ def deliveries(folder: str | Path) -> Path:
 
 
 def revenue(folder: str | Path) -> Path:
-    """Make a table that was put in Z-order, and appended to afterwards.
+    """Make a table that was sorted in Z-order, and appended to afterwards.
 
     delta-io/delta-rs#3906, deltalake 1.2: the commit of `optimize.z_order` with a target size removed files
-    that no commit had added. The release that is installed removes the right ones: their names are changed.
+    that no commit had added. The installed release removes the right files, so their names are changed.
     """
     path = new_folder(folder, "revenue")
     for number in range(3):
@@ -89,7 +89,7 @@ def accounts(folder: str | Path, spark: SparkSession) -> Path:
     """Make a table with deletion vectors that was compacted.
 
     trinodb/trino#31253, open in September 2026: OPTIMIZE removes a file by its path, without its deletion
-    vector. Here Spark's OPTIMIZE ran, and the vector is taken out of its commit afterwards.
+    vector. Here Spark's OPTIMIZE runs, and the vector is then deleted from its commit.
     """
     path, written = new_folder(folder, "accounts"), Path(tempfile.mkdtemp())
     name = table_name(spark, written)
@@ -103,7 +103,7 @@ def accounts(folder: str | Path, spark: SparkSession) -> Path:
         action.get("commitInfo", {})["engineInfo"] = "Trino"
 
     _edit(written, 3, by_path_alone)
-    # In another folder, as Spark remembers the commit by its path. Its checksums are left out.
+    # Copy to another folder, because Spark caches the commit by its path; leave the checksums out.
     shutil.copytree(written, path, ignore=shutil.ignore_patterns("*.crc"), dirs_exist_ok=True)
     shutil.rmtree(written)
     return path
@@ -112,8 +112,8 @@ def accounts(folder: str | Path, spark: SparkSession) -> Path:
 def telemetry(folder: str | Path, spark: SparkSession) -> Path:
     """Make a clustered table with rows for each day, optimized each night but the last.
 
-    delta-io/delta#4304, Delta Lake 3.3: OPTIMIZE merges new files into the cube, until that has 100 GiB.
-    Delta Lake 4.4 does so as well, and did so here.
+    delta-io/delta#4304, Delta Lake 3.3: OPTIMIZE merges new files into the cube until the cube has 100 GiB.
+    Delta Lake 4.4 does so too, also on this table.
     """
     path = new_folder(folder, "telemetry")
     name = table_name(spark, path)
@@ -127,10 +127,10 @@ def telemetry(folder: str | Path, spark: SparkSession) -> Path:
 
 
 def clicks(folder: str | Path, spark: SparkSession) -> Path:
-    """Make a table with auto compaction that one Spark session and a feed by deltalake write.
+    """Make a table with auto compaction, to which a Spark session and a feed by deltalake write.
 
-    delta-io/delta#4487: a session counts the files that it has added itself. So it was here; deltalake has no
-    auto compaction, whatever the table's properties say.
+    delta-io/delta#4487: a session counts only the files that it has added itself, as it does here. deltalake
+    has no auto compaction, whatever the table's properties say.
     """
     path = new_folder(folder, "clicks")
     name = table_name(spark, path)
@@ -169,7 +169,7 @@ def feed(folder: str | Path, spark: SparkSession) -> Path:
 
 
 def copy_by_stream(path: Path, spark: SparkSession, change: Callable[[], object], **options: Any) -> None:
-    """Copy a folder's table "source" to "sink" by a stream, and change it when half of it is copied."""
+    """Copy a folder's table "source" to "sink" by a stream, and call `change` when half of it is copied."""
     source, sink, checkpoint = (uri(path / name) for name in ("source", "sink", "checkpoint"))
 
     def append(first: int, num_files: int = 1) -> None:
@@ -182,7 +182,7 @@ def copy_by_stream(path: Path, spark: SparkSession, change: Callable[[], object]
         return writer.trigger(**trigger).start(sink)
 
     append(0, num_files=6)
-    # Long enough that only the first batch runs, of half of the files.
+    # The interval is so long that only the first batch runs, with half of the files.
     stream = start(processingTime="1 hour")
     while stream.lastProgress is None:
         stream.awaitTermination(0.02)  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ def copy_by_stream(path: Path, spark: SparkSession, change: Callable[[], object]
 
 
 def exports(folder: str | Path) -> Path:
-    """Make the output of a file sink after 36 batches of 20 files, one a minute, as Spark's sink lists them.
+    """Make the output and log of a file sink after 36 batches of 20 files, one batch a minute.
 
     Without a retention (SPARK-27188) such a log has no limit: each compaction copies all entries.
     """

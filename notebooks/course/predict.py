@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).parent
 
 
 class Prediction(anywidget.AnyWidget):
-    """A question, a place for a guess, and the answer after it. All of it happens in the browser."""
+    """A question, a field for a guess, and the answer after the guess. It all runs in the browser."""
 
     _esm = _FOLDER / "predict.js"
     _css = as_css() + (_FOLDER / "predict.css").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ class Prediction(anywidget.AnyWidget):
         show_with_still(self, self._still, self.question)
 
     def _still(self) -> Html:
-        """The question, and the answer folded below it, where nothing can be guessed."""
+        """Return the question with the answer folded below it, for places where the widget doesn't run."""
         text = f"{self.answer:,.15g}" if not self.choices else self.answer
         answer = element("p", f"{text} {self.unit}".strip() + (f": {self.why}" if self.why else "."))
         choices = [element("ul", *(element("li", choice) for choice in self.choices))] if self.choices else []
@@ -44,11 +44,11 @@ class Prediction(anywidget.AnyWidget):
 def predict(question: str, answer: float | str, choices: Sequence[str] = (), **more: Any) -> Prediction:
     """Ask for a guess, a number or one of the choices, before the answer is shown.
 
-    Fold its cell (`"jupyter": {"source_hidden": true}` in its metadata), and have the cell that computes
-    the answer `assert` that it is this one's `answer`. `more` are unit and why; see `Prediction`.
+    Fold the cell (`"jupyter": {"source_hidden": true}` in its metadata), and let the cell that computes the
+    answer `assert` that it equals the prediction's `answer`. `more` are unit and why; see `Prediction`.
 
     Raises:
-        InvalidArgumentError: The answer is none of the choices, or no number where there are none.
+        InvalidArgumentError: The answer is not one of the choices, or not a number if there are no choices.
     """
     is_number = isinstance(answer, (int, float)) and not isinstance(answer, bool)
     if not (answer in choices if choices else is_number):

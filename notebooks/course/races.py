@@ -16,7 +16,7 @@ from compaction_kit.session import get_spark, quiet_errors
 from course import figures, new_folder, read_ids
 from course.writers import NUM_ROWS, SCENARIOS, PausedWriter, Scenario, make_table
 
-# The rule that decided: of Delta's ConflictChecker by their exceptions, or why there was no conflict.
+# The rule that decided: Delta's ConflictChecker rules by exception, or why there was no conflict.
 _RULES = {
     "ConcurrentAppendException": "The {second} added a file where the {first} had read, so the {first} may "
     "have missed rows.",
@@ -46,9 +46,9 @@ class Story:
             version (that it tried to commit; null if it didn't try), outcome ("committed"; "taken", another
             writer had committed that version, without a conflict; "refused"; "gave up"), and for commits
             the columns of `TransactionLog.commits`.
-        exception: That of the first writer, if Delta refused it; None if it committed.
-        ids_after: The ids of its rows after, sorted; before they are 0 to 39.
-        ids_expected: The same if the writers that committed had run one after the other, in that order.
+        exception: The first writer's exception, if Delta refused its commit; None if it committed.
+        ids_after: The sorted ids of the table's rows afterwards; before, they are 0 to 39.
+        ids_expected: The ids if the writers that committed had run one after the other, in commit order.
     """
 
     scenario: Scenario
@@ -66,7 +66,7 @@ class Story:
 
     @property
     def rows(self) -> str:
-        """How many rows there were before and are after, and how many of them are missing or too many."""
+        """The number of rows before and after, and how many rows are lost or doubled."""
         expected, found = Counter(self.ids_expected), Counter(self.ids_after)
         lost, doubled = (expected - found).total(), (found - expected).total()
         return f"{NUM_ROWS} → {len(self.ids_after):,}, {lost:,} lost, {doubled:,} doubled"
@@ -110,7 +110,7 @@ def play(folder: str | Path, name: str, spark: SparkSession | None = None) -> St
     Args:
         folder: The folder in which a new folder with the table is made.
         name: A name from `writers.SCENARIOS`.
-        spark: The session; None for that of `get_spark()`.
+        spark: The session; None for the session of `get_spark()`.
 
     Raises:
         InvalidArgumentError: There is no such scenario, or the folder can't be used.

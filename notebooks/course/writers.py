@@ -21,9 +21,9 @@ _NONE = range(0)
 
 @dataclass(frozen=True)
 class Writer:
-    """One of the two writers: its statement, with {table}, and the ids of the rows that it adds and removes.
+    """One of the two writers: its statement with {table}, and the ids of the rows that it adds and removes.
 
-    A statement is SQL, or else Python in which `spark` and the `rows` to add exist.
+    The statement is SQL, or else Python that can use `spark` and the `rows` to add.
     """
 
     name: str
@@ -64,11 +64,11 @@ def make_table(spark: SparkSession, folder: Path) -> None:
 
 
 class PausedWriter:
-    """A writer in its own thread, which Delta pauses before its commit 1 or 2 until `release` is called.
+    """A writer in its own thread, which Delta pauses before commit number `commit` (1 or 2) until `release`.
 
     Uses the observer of Delta's own tests of concurrent transactions
     (fuzzer.PhaseLockingTransactionExecutionObserver, in Delta's JAR). It observes two transactions of the
-    thread and pauses one. OPTIMIZE begins a second one for its second batch, or after a conflict.
+    thread and pauses one. OPTIMIZE begins a second transaction for its second batch, or after a conflict.
 
     Raises:
         SessionError: The session's JVM can't be reached.

@@ -1,4 +1,4 @@
-"""The analyst's path through the workbench, by mouse and keyboard, whatever front end shows it."""
+"""The analyst's path through the workbench, by mouse and keyboard, in any front end."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from tests.handmade import write_sink_log
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "workbench.ipynb"
 SECOND = 1_000
 _WINDOW: ViewportSize = {"width": 1500, "height": 1400}
-# All that is to be reached by Tab, as it comes in the page; how many there are.
+# Find the controls that Tab must reach, in the order of the page; return their number.
 _CONTROLS = """() => {
     const kinds = 'input, select, button, textarea, summary, a[href], .jupyter-widget-Collapse-header';
     const all = document.querySelectorAll(`.ck-workbench :is(${kinds})`);
@@ -27,7 +27,7 @@ _CONTROLS = """() => {
     return window.controls.length;
 }"""
 
-# Controls and boxes that end right of the page or of what holds them, but those that scroll on purpose.
+# Controls and boxes that extend beyond the page or their container, except those that scroll on purpose.
 _CUT_OFF = """() => {
     const page = document.querySelector('.ck-workbench'), right = page.getBoundingClientRect().right;
     return [...page.querySelectorAll('*')].filter(element => element.checkVisibility()
@@ -36,7 +36,7 @@ _CUT_OFF = """() => {
             || (element.matches('.widget-box, button') && element.scrollWidth > element.clientWidth + 1))
     ).map(element => element.className);
 }"""
-# What has its place while a plan is chosen, and where that is in the page.
+# The elements that keep their place while a plan is chosen, and a script that returns places in the page.
 _PLACED = [".ck-max", ".ck-min", ".ck-where", ".ck-order", ".ck-budget", "button.ck-to-run", ".ck-place"]
 _PLACES = """selectors => {
     const page = document.querySelector('.ck-workbench'), { left, top } = page.getBoundingClientRect();
@@ -45,13 +45,13 @@ _PLACES = """selectors => {
         return [selector, ...[box.left - left, box.top - top, box.width, box.height].map(Math.round)];
     });
 }"""
-# In pixels of the page, however they are turned.
+# In pixels of the page, whatever the rotation of the texts.
 _TEXT_SIZES = """svg => [...svg.querySelectorAll('text')].map(text => {
     const { a, b, c, d } = text.getScreenCTM();
     return parseFloat(getComputedStyle(text).fontSize) * Math.sqrt(Math.abs(a * d - b * c));
 })"""
 
-# The contrast of each field's placeholder, as WCAG computes it; a canvas puts colours over one another.
+# The contrast of each field's placeholder, by WCAG's formula; a canvas blends the colours.
 _CONTRASTS = """() => {
     const page = document.querySelector('.ck-workbench'), canvas = document.createElement('canvas');
     const paint = canvas.getContext('2d');
@@ -69,8 +69,8 @@ _CONTRASTS = """() => {
     });
 }"""
 
-# Where the list of versions is in the page, at each drawing until the history was read again, and how far the
-# bar goes beyond its place.
+# Record the place of the list of versions in the page at each frame, until the history has been read again,
+# and how far the progress bar extends beyond its box.
 _WATCH_THE_LIST = """() => {
     const page = document.querySelector('.ck-workbench'), list = page.querySelector('.ck-versions');
     const isBusy = () => page.querySelector('.ck-reading progress').checkVisibility();
@@ -89,7 +89,7 @@ _WATCH_THE_LIST = """() => {
 
 
 def serve_folder(flights: Path, folder: Path) -> Path:
-    """A folder to serve: the notebook, three tables, a sink's log, an empty folder."""
+    """Make the folder to serve: the notebook, three tables, a sink's log, an empty folder."""
     (folder / "notebooks").mkdir()
     shutil.copy(NOTEBOOK, folder / "notebooks")
     folders.copy(flights, folder / "data" / "flights")
@@ -107,7 +107,7 @@ def partly_deleted(table: Path) -> None:
 
 
 def open_browser() -> Iterator[Page]:
-    """A page of a real browser, the machine's Chromium or Chrome; a failure without one where CI runs."""
+    """Open a page in the machine's Chromium or Chrome; without a browser, fail in CI and skip elsewhere."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     chromium = next(filter(None, map(shutil.which, names)), None)
     if chromium is None:
@@ -116,7 +116,7 @@ def open_browser() -> Iterator[Page]:
             pytest.fail(message)
         pytest.skip(message)
     with sync_playwright() as playwright:
-        # What calls home, and would be refused in a closed network, Playwright turns off by itself.
+        # Playwright turns off what makes the browser call home, which a closed network would refuse.
         arguments = ["--disable-gpu", "--disable-quic"]
         browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
         page = browser.new_page(viewport=_WINDOW)
@@ -128,7 +128,7 @@ def open_browser() -> Iterator[Page]:
 
 
 def shoot(place: Locator, name: str) -> None:
-    """Keep a picture for README and book, where they are asked for."""
+    """Save a picture for README and book if SCREENSHOTS is set."""
     if shots := os.environ.get("SCREENSHOTS"):
         place.screenshot(path=Path(shots) / f"{name}.png")
 
@@ -138,13 +138,13 @@ def shoot_workbench(page: Page, name: str) -> None:
 
 
 def part(page: Page, name: str) -> None:
-    """Choose a part of the workbench, and wait until it is shown: what it holds is in the page before."""
+    """Choose a part of the workbench, and wait until it is visible: its content is in the page earlier."""
     page.locator(".ck-rail").get_by_role("button", name=name).click()
     expect(page.locator(f".ck-part-{name.replace(' ', '-').lower()}")).to_be_visible()
 
 
 def figure(page: Page, css_class: str, finding: str = "") -> None:
-    """Wait until a figure is on screen whose label begins with a finding, a pattern."""
+    """Wait until a figure is on screen whose label begins with `finding`, a regular expression."""
     drawn = page.locator(f".{css_class} svg[role=img]").first
     expect(drawn).to_be_visible(timeout=120 * SECOND)
     expect(drawn).to_have_attribute("aria-label", re.compile(f"^{finding}"))
@@ -171,7 +171,7 @@ def theme(page: Page, name: str) -> None:
 
 
 def places_when_still(page: Page) -> list[list[str | int]]:
-    """Where the fields are in the page and how large, once that is laid out."""
+    """Return places and sizes of the fields in the page, once the layout has stopped changing."""
     places: list[list[str | int]] = []
     for _ in range(50):
         former, places = places, page.evaluate(_PLACES, _PLACED)
@@ -182,17 +182,17 @@ def places_when_still(page: Page) -> list[list[str | int]]:
 
 
 def top_of(page: Page, selector: str) -> int:
-    """How far below the top of the workbench something is."""
+    """Return the distance of an element from the top of the workbench."""
     return int(page.evaluate(_PLACES, [selector])[0][2])
 
 
 def tops_of_rail(page: Page) -> list[int]:
-    """How far below the top the parts begin, in windows from wide to narrow."""
+    """Return the distance of the rail from the top, in windows from wide to narrow."""
     tops = []
     for width in (_WINDOW["width"], 1280, 1200, 1000, 900, 820):
         page.set_viewport_size({"width": width, "height": 720})
         places_when_still(page)
-        # What moves with the window is laid out a little later.
+        # The layout follows the size of the window a little later.
         page.wait_for_timeout(300)
         tops.append(top_of(page, ".ck-rail"))
     page.set_viewport_size(_WINDOW)
@@ -200,7 +200,7 @@ def tops_of_rail(page: Page) -> list[int]:
 
 
 def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
-    """Go from control to control, by keys alone, until one has the focus."""
+    """Go from control to control by a key until the focus is on an element that matches."""
     for _ in range(60):
         page.keyboard.press(key)
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
@@ -209,16 +209,16 @@ def press_tab_until(page: Page, selector: str, key: str = "Tab") -> None:
 
 
 def box_of(place: Locator) -> FloatRect:
-    """Where something is in the window."""
+    """Return the place of an element in the window."""
     box = place.bounding_box()
     assert box is not None
     return box
 
 
 class FirstLook:
-    """One step after another, on one page; `page` and `root` are fixtures."""
+    """Steps that run in order on one page; `page` and `root` are fixtures."""
 
-    # Beside the side bar of JupyterLab nothing has room in a narrower one.
+    # In a narrower window there is no space beside JupyterLab's side bar.
     narrowest = 800
 
     @pytest.fixture
@@ -235,13 +235,13 @@ class FirstLook:
         options = page.locator(".ck-table select option")
         for name in ("aged", "flights", "shaped"):
             expect(options.filter(has_text=f"../data/{name}")).to_have_count(1)
-        # It is the one that gains the most from compaction.
+        # The workbench opens the table that gains the most from compaction.
         expect(page.locator(".ck-about")).to_contain_text("version 365 · 1,095 files")
         verdict = page.locator(".ck-verdict [role=status]")
         expect(verdict.locator("b")).to_contain_text("1,095 files where 3 would do: a full scan")
         above, below = box_of(verdict), box_of(page.locator(".ck-rail"))
         assert above["y"] + above["height"] <= below["y"]
-        # Two lines of words, in a place for one more.
+        # The text has two lines; its place has room for three.
         assert box_of(verdict.locator("> div"))["height"] < 45
         figure(page, "ck-files-figure", "1,095 of 1,095 files are under 16 MiB")
         shoot_workbench(page, "files")
@@ -279,15 +279,15 @@ class FirstLook:
         steps = page.locator(".ck-next button")
         leads = box_of(steps.and_(page.get_by_role("button", name="Plan it →")))
         part(page, "Plan")
-        # It is where that leads; its place stays.
+        # "Plan it" leads to this part, so the button is hidden, but it keeps its place.
         expect(steps.locator("visible=true")).to_have_count(0)
         assert box_of(page.locator("button.ck-next-plan")) == leads
         sentence = page.locator(".ck-plan")
         expect(sentence).to_contain_text("fill 3 bins of at most 1 GiB in 3 partitions")
-        # Nothing changes above a size that holds each partition, so that the slider ends there.
+        # The slider ends at the size that holds the largest partition, because larger sizes change nothing.
         slider = page.get_by_label("Target file size", exact=True)
         end = slider.input_value()
-        # A touch that scrolls the page doesn't hold the slider any more.
+        # After a touch that scrolls the page, the slider isn't held any more.
         for event in ("pointerdown", "pointercancel"):
             slider.dispatch_event(event)
         for typed, place in (("2 MiB", str(int(end) - 2)), ("1 GiB", end)):
@@ -307,7 +307,7 @@ class FirstLook:
     def test_controls_and_figure_are_in_one_window_and_no_text_is_small(
         self, page: Page, window: tuple[int, int]
     ) -> None:
-        # A front end scrolls by itself as long as parts of the page come.
+        # A front end scrolls by itself while it adds parts of the page.
         places_when_still(page)
         page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
         for place in (".ck-controls", ".ck-plan-figure", ".ck-plan", "button.ck-to-run"):
@@ -350,7 +350,7 @@ class FirstLook:
         shoot_workbench(page, "streams")
 
     def test_a_part_that_was_left_is_not_made_again(self, page: Page) -> None:
-        # The browser would keep what is removed, each time.
+        # Otherwise the browser would keep the removed elements each time.
         streams = page.locator(".ck-part-streams")
         streams.evaluate("one => one.wasLeft = true")
         part(page, "Plan")
@@ -416,7 +416,7 @@ class FirstLook:
         indirect=True,
     )
     def test_nothing_is_cut_off_where_the_window_is_narrow(self, page: Page, window: tuple[int, int]) -> None:
-        # A dropdown is as wide as its longest option, unless it may be narrower.
+        # By default a dropdown is as wide as its longest option.
         page.locator(".ck-table select").evaluate("one => one.append(new Option('long '.repeat(40)))")
         for name in ("Survey", "Files", "My query", "Run", "History", "Vacuum", "Streams", "Plan"):
             part(page, name)
@@ -434,11 +434,11 @@ class FirstLook:
 
 
 class AnalystsPath(FirstLook):
-    """The whole path, to the end of a vacuum and all that may be in the way."""
+    """The whole path to the end of a vacuum, and what may go wrong on it."""
 
     def test_a_slider_dragged_by_mouse_changes_the_plan(self, page: Page) -> None:
         slider = page.locator(".ck-max input[type=range]")
-        # The window was smaller before, so that the toolbar may be above the slider.
+        # The window was smaller before, so the toolbar may cover the slider.
         page.locator(".ck-workbench").evaluate("element => element.scrollIntoView()")
         box = box_of(slider)
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -565,7 +565,7 @@ class AnalystsPath(FirstLook):
         page.locator("button.ck-measure").click()
         figure(page, "ck-reads-figure", ".*365 → 1 file")
         expect(page.locator(".ck-verdict")).to_contain_text("Your query: ")
-        # Its sentence in the verdict moves nothing, in a narrow page either.
+        # The query's sentence in the verdict moves nothing, in a narrow page either.
         after = tops_of_rail(page)
         assert after == tops, (tops, after)
         page.locator(".ck-as-python").get_by_text("As Python").click()
@@ -585,7 +585,7 @@ class AnalystsPath(FirstLook):
 
     @pytest.mark.parametrize(
         ("window", "shade"),
-        # The steps before are in light.
+        # The steps before use the light theme.
         [((1280, 720), "Dark"), pytest.param((1440, 900), "Light", marks=pytest.mark.nightly)],
         indirect=["window"],
     )
@@ -604,14 +604,14 @@ class AnalystsPath(FirstLook):
 
         page.locator(".ck-root input").focus()
         press(".ck-rail button")
-        # The words of the first look are still in the field.
+        # The text that the first look typed is still in the field.
         expect(page.locator(".ck-tables [role=status]")).to_have_text("1 of 3")
         press_tab_until(page, ".ck-tables input")
         page.keyboard.press("Control+A")
         page.keyboard.press("Delete")
         expect(page.locator(".ck-tables [role=status]")).to_have_text("3 of 3")
         page.keyboard.type("shaped")
-        # A list waits for one row; on the way, the first letters find two.
+        # The list makes `expect` wait until there is one row; the first letters alone match two.
         expect(page.locator(".ck-tables tbody tr")).to_have_text([re.compile("shaped")])
         press_tab_until(page, ".ck-tables tbody tr")
         page.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""What the front ends serve."""
+"""The folder that the front ends serve."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ from tests.browser.analyst import serve_folder
 
 @pytest.fixture(scope="module")
 def root(flights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for one front end alone: what is clicked there changes it."""
+    """A folder for one front end alone, because its tests change the folder."""
     return serve_folder(flights, tmp_path_factory.mktemp("served"))

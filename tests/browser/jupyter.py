@@ -44,7 +44,7 @@ class Window(NamedTuple):
         return self._run_all_cells()
 
     def run_beside(self, notebook: str) -> Page:
-        """The same in the kernel of the notebook that is open, beside it in the same page of JupyterLab."""
+        """Run a notebook beside the open one in the same page of JupyterLab, and in the same kernel."""
         self.page.evaluate(_OPEN_BESIDE, notebook)
         return self._run_all_cells()
 
@@ -57,7 +57,7 @@ class Window(NamedTuple):
 def open_window(
     server: Callable[[Path, Path], AbstractContextManager[str]], root: Path, scratch: Path
 ) -> Iterator[Window]:
-    """A window on a folder that is served."""
+    """Serve a folder and open a window on it."""
     with server(root, scratch) as address:
         for page in open_browser():
             yield Window(page, address)
@@ -65,25 +65,25 @@ def open_window(
 
 def write_notebook(path: Path, cells: Iterable[str]) -> None:
     """Write a notebook of these cells."""
-    # Without one, a front end asks for the kernel.
+    # Without a kernelspec, a front end asks for the kernel.
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)), metadata=kernel)
     nbformat.write(notebook, path)
 
 
 def trouble(page: Page) -> list[str]:
-    """What the notebook's cells show of errors, warnings and stray prints."""
+    """Return the errors, warnings and stray prints in the outputs of the notebook's cells."""
     outputs = page.evaluate(_OUTPUTS)
     errors = [f"{o['ename']}: {o['evalue']}" for o in outputs if o["output_type"] == "error"]
     return errors + ["".join(o["text"]) for o in outputs if o["output_type"] == "stream"]
 
 
 class NothingLeaks:
-    """Tests of a page on which all errors are the workbench's own."""
+    """Tests of a page that shows no errors but the workbench's own."""
 
     @pytest.fixture(autouse=True)
     def _nothing_leaks(self, page: Page) -> Iterator[None]:
-        """Whatever a test does, no trace and no stray print lands under the cell."""
+        """Check after each test that no traceback and no stray print is under the cell."""
         yield
         assert trouble(page) == []
         assert page.locator(".ck-drawing-error:visible").count() == 0

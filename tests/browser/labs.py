@@ -12,7 +12,7 @@ from tests.browser.analyst import SECOND, box_of, partly_deleted, shoot
 
 
 class OnPage(NamedTuple):
-    """A lab: the lines that show it, the slider that changes its figure, and where on it the mouse clicks."""
+    """A lab: the lines that show it, the slider that changes its figure, and where the mouse clicks on it."""
 
     lines: str
     slider: str
@@ -33,7 +33,7 @@ labs.vacuum(ck.open_table(path))"""
 IN_BATCHES = """\
 plan = ck.open_table("../lessons/shaped").plan_compaction(batch_size="1 B")
 labs.manifest(plan)"""
-# As a run of 16 bins would have it.
+# A timeline such as that of a run of 16 bins.
 TIMELINE = """\
 import pyarrow as pa
 
@@ -59,7 +59,7 @@ predict("How many files?", 365 * 3, unit="files", why="Each day writes a file in
 predict("What takes the time?", "the footers", ["the bytes", "the footers"])
 predict("How many times as fast?", 40, unit="times")"""
 CELLS = [IMPORTS, *(lab.lines for lab in LABS.values()), RACE, *QUESTIONS.splitlines()]
-# At night all of them are moved; by day all are shown.
+# By day all labs are shown but only two are moved; at night all are moved.
 MOVED = [
     name if name in ("packing", "vacuum") else pytest.param(name, marks=pytest.mark.nightly) for name in LABS
 ]
@@ -71,7 +71,7 @@ FITS = """lab => [...lab.querySelectorAll('svg text')].map(text => {
 
 
 def make_tables(folder: Path) -> None:
-    """What the cells look at."""
+    """Make the tables that the cells use."""
     partly_deleted(folder / "aged")
     shaped_table(folder / "shaped", partitions=4, files=6, rows=50)
 
@@ -81,7 +81,7 @@ def figure_of(lab: Locator) -> str:
 
 
 class Labs:
-    """One step after another, on one page that runs `CELLS`."""
+    """Steps that run in order on one page, which runs `CELLS`."""
 
     @pytest.mark.parametrize("name", MOVED)
     def test_a_lab_follows_keyboard_and_mouse_and_has_its_lines_of_python(

@@ -1,4 +1,4 @@
-"""JupyterLab, Notebook 7 and Voilà of our own on the loopback."""
+"""Start servers of JupyterLab, Notebook 7 and Voilà on the loopback."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from tests.execute.meanwhile import wait_until
 from tests.folders import own_cache
 from tests.jvm import lent_jvm
 
-# Gives what a kernel has in its environment to use a JVM that is lent to it.
+# Yields the environment variables with which a kernel uses a lent JVM.
 Jvm = AbstractContextManager[dict[str, str]]
 _SETTINGS = {
     "apputils-extension/notification": {
@@ -33,16 +33,16 @@ _SETTINGS = {
 
 
 def jupyterlab(root: Path, scratch: Path, *, lend: bool = True) -> AbstractContextManager[str]:
-    """Serve a folder by JupyterLab; gives an address that a file's path can be put into.
+    """Serve a folder by JupyterLab; yield an address with a placeholder for the path of a file.
 
-    The tests' JVM is lent to its kernel, with settings for little data; else that one starts its own.
+    With `lend`, the kernel uses the tests' JVM, with settings for little data; else it starts its own JVM.
     """
     jvm: Jvm = lent_jvm(QUICK) if lend else contextlib.nullcontext({})
     return _jupyter("jupyterlab", "LabApp", "lab/tree/{}", root, scratch, jvm)
 
 
 def notebook_7(root: Path, scratch: Path) -> AbstractContextManager[str]:
-    """Serve a folder by Notebook 7; gives an address that a notebook's path can be put into."""
+    """Serve a folder by Notebook 7; yield an address with a placeholder for the path of a notebook."""
     return _jupyter("notebook", "JupyterNotebookApp", "notebooks/{}", root, scratch, lent_jvm(QUICK))
 
 
@@ -72,7 +72,7 @@ def voila(notebook: Path, scratch: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _served(command: list[str], scratch: Path, folder: Path, jvm: Jvm) -> Iterator[str]:
-    """A server, with settings of its own and a JVM for its kernels; yields its address."""
+    """Run a server with settings of its own, and a JVM for its kernels; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

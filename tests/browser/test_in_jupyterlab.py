@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def browser(root: Path, tmp_path_factory: pytest.TempPathFactory, by_night: bool) -> Iterator[Window]:
-    """Where there is time, the kernel starts a JVM of its own, as users' kernels do."""
+    """A window on JupyterLab; at night its kernel starts a JVM of its own, as users' kernels do."""
     server = partial(jupyterlab, lend=not by_night)
     yield from open_window(server, root, tmp_path_factory.mktemp("jupyter"))
 
@@ -62,11 +62,9 @@ _KEPT = """words => {
 
 @pytest.mark.nightly
 class TestRestart:
-    """A notebook that is opened again after a restart of its kernel; last, because that has no Spark."""
+    """A notebook that is opened again after a restart of its kernel; last, because no Spark is left."""
 
-    def test_it_says_to_run_the_cell_and_shows_what_was_on_screen_last(
-        self, browser: Window, root: Path
-    ) -> None:
+    def test_the_last_page_is_shown_and_asks_to_run_the_cell_again(self, browser: Window, root: Path) -> None:
         lines = (
             "from compaction_kit.widgets.state import WorkbenchState",
             "from compaction_kit.widgets.workbench import Workbench",
@@ -88,7 +86,7 @@ class TestRestart:
         page.goto(browser.address.format("notebooks/restart.ipynb"), wait_until="domcontentloaded")
         still = page.locator(".ck-still")
         expect(page.get_by_text("Error displaying widget")).to_be_visible()
-        # It has no height before.
+        # The still has no height before it is drawn.
         page.wait_for_function("() => document.querySelector('.ck-still').clientHeight > 100")
         expect(still.locator(".ck-again")).to_contain_text("run this cell again")
         for words in ("6 files where 2 would do", "6 live files, 6 under 1 GiB"):

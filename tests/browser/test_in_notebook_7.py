@@ -1,4 +1,4 @@
-"""The workbench in Notebook 7: the beginning of the path, the rest of which is JupyterLab's."""
+"""The workbench in Notebook 7: the beginning of the path; the tests in JupyterLab run all of it."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The workbench as a page of its own, by Voilà: a first look and a run; the whole path is JupyterLab's."""
+"""The workbench as a page of its own, by Voilà: a first look and a run; JupyterLab has the whole path."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ class TestInVoila(FirstLook):
 
     @pytest.fixture(autouse=True)
     def _nothing_leaks(self, page: Page) -> Iterator[None]:
-        """Whatever a test does, no trace and no stray print lands on the page."""
+        """Check after each test that no traceback and no stray print is on the page."""
         yield
         assert page.locator('[data-mime-type$="stderr"], [data-mime-type$="error"]').count() == 0
 

@@ -1,1 +1,1 @@
-"""Knocks at the package: cases by chance, each repeatable from its kind, seed and number; `make knocks`."""
+"""Stress tests with random cases, each repeatable from its kind, seed and number; run by `make knocks`."""

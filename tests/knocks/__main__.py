@@ -1,6 +1,6 @@
-"""Play cases and count what they come to, for RELIABILITY.md: python -m tests.knocks [kind …] [--seed N].
+"""Run random cases and count their outcomes, for RELIABILITY.md: python -m tests.knocks [kind …] [--seed N].
 
-With --only KIND:NUMBER one case is played again, which is how a WRONG one is looked into.
+--only KIND:NUMBER runs one case again, to find the cause of a WRONG outcome.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tests.knocks.oracle import Case, Outcome
 WRONG = "WRONG"
 
 
-# How many cases of each kind there are by default, and what plays one.
+# The default number of cases of each kind, and the function that runs one case.
 KINDS: dict[str, tuple[int, Callable[[Case], Outcome]]] = {
     "kills": (60, kills.play),
     "races": (300, races.play),
@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[int, Callable[[Case], Outcome]]] = {
 
 
 def play(spark: SparkSession, kind: str, seed: int, number: int) -> str:
-    """One case: its outcome, or WRONG, which is told at once."""
+    """Run one case; return its outcome, or WRONG, whose error is printed at once."""
     folder = Path(tempfile.mkdtemp(prefix="knocks-"))
     session = spark.newSession()
     for key, value in QUICK.items():

@@ -1,4 +1,4 @@
-"""Files that are far larger in memory, where each Python worker has a bound; and very many files."""
+"""Files that are far larger in memory, with a bound on each Python worker; and very many files."""
 
 import random
 import threading
@@ -27,7 +27,7 @@ def _lists(length: int, count: int) -> pa.Array:
 
 
 def _column(draw: random.Random) -> tuple[Any, Any]:
-    """A type of Delta, and values of it that take few bytes in a file and many in memory."""
+    """Return a Delta type, and values of that type that take few bytes in a file and many in memory."""
     ways: list[Callable[[], tuple[Any, Any]]] = [
         lambda: ("long", pa.array(np.full(draw.choice([2_000_000, 8_000_000]), draw.randrange(9)))),
         lambda: (
@@ -41,7 +41,7 @@ def _column(draw: random.Random) -> tuple[Any, Any]:
 
 
 def _write(draw: random.Random, table: Path) -> int:
-    """A table of such files; how many times their bytes they are in memory."""
+    """Write a table of such files; return how many times as large they are in memory."""
     kind, values = _column(draw)
     rows = pa.table({"a": values})
     table.mkdir()
@@ -61,7 +61,7 @@ def _write(draw: random.Random, table: Path) -> int:
 
 
 def _content(spark: SparkSession, table: Path) -> Rows:
-    """How many rows a table has, and the sum of a hash of each."""
+    """Return a table's number of rows, and the sum of the hashes of its rows."""
     read = spark.read.format("delta").load(str(table))
     hashed = sf.xxhash64(*read.columns).cast("decimal(38,0)")
     rows: list[Row] = read.agg(sf.count("*"), sf.sum(hashed)).collect()
@@ -70,7 +70,7 @@ def _content(spark: SparkSession, table: Path) -> Rows:
 
 @contextmanager
 def _watched() -> Iterator[list[int]]:
-    """The memory that Python workers of a JVM were seen to hold, looked at from outside."""
+    """Yield a list to which the memory of the JVM's Python workers is appended, as seen from outside."""
     over, seen = threading.Event(), [0]
 
     def look() -> None:
@@ -106,7 +106,7 @@ def play(case: Case) -> Outcome:
 
 
 def play_many(case: Case) -> Outcome:
-    """A hundred thousand files in a thousand partitions, planned, compacted and proved."""
+    """Plan, compact and prove a hundred thousand files in a thousand partitions."""
     table = Path(datasets.shaped_table(case.folder / "table", partitions=1_000, files=100, rows=2))
     before = Before.of(table, _content(case.spark, table))
     result = open_table(table, case.spark).plan_compaction().run(strategy="arrow")

@@ -1,4 +1,4 @@
-"""Tables that are odd, damaged, or where nothing can be written: the same rows, or a sentence."""
+"""Tables that are odd, damaged or can't be written: a run keeps the rows, or fails with a sentence."""
 
 import random
 import shutil
@@ -24,7 +24,7 @@ _CODECS = ["none", "snappy", "gzip", "zstd", "brotli", "lz4"]
 
 
 def _run(case: Case, table: Path, progress: Callable[[Progress], None] | None = None) -> Outcome:
-    """Compact a table by any strategy; the rows are those that Spark read before, if it could."""
+    """Compact a table by a random strategy, and check that it has the rows that Spark could read before."""
     strategy = case.draw.choice([*STRATEGIES, "auto"])
     try:
         rows: Rows | None = in_thread(case.spark, lambda: rows_of(case.spark, table)).result(_SECONDS)
@@ -32,7 +32,7 @@ def _run(case: Case, table: Path, progress: Callable[[Progress], None] | None = 
         case.spark.sparkContext.cancelAllJobs()
         return Outcome.LEFT_OUT
     except Exception:
-        # It can't be read: a run has to say so, and to change nothing.
+        # The table can't be read: a run has to say so, and must change nothing.
         rows = None
     before = Before.of(table, rows)
     try:
@@ -57,7 +57,7 @@ def _rows(draw: random.Random, first: int, count: int) -> pa.Table:
 
 
 def _options(draw: random.Random) -> dict[str, Any]:
-    """How a file is written, by chance."""
+    """Return random options for writing a file."""
     return {
         "compression": draw.choice(_CODECS),
         "data_page_version": draw.choice(["1.0", "2.0"]),
@@ -71,7 +71,7 @@ def _options(draw: random.Random) -> dict[str, Any]:
 
 
 def _handmade(case: Case, options: Callable[[random.Random], dict[str, Any]]) -> Path:
-    """A table of 2 to 6 files of one partition."""
+    """Write a table of 2 to 6 files of one partition."""
     table, adds = case.folder / "table", []
     table.mkdir()
     for i in range(case.draw.randrange(2, 7)):
@@ -84,7 +84,7 @@ def _handmade(case: Case, options: Callable[[random.Random], dict[str, Any]]) ->
 
 
 def codecs(case: Case) -> Outcome:
-    """Codecs, pages and encodings of each file by chance; some by Spark, some that Spark can't read."""
+    """Use random codecs, pages and encodings; Spark writes some files, and can't read others."""
     table = _handmade(case, _options)
     if case.draw.random() < 0.3:
         codec = {"spark.sql.parquet.compression.codec": case.draw.choice(["lz4", "zstd"])}
@@ -95,7 +95,7 @@ def codecs(case: Case) -> Outcome:
 
 
 def damage(case: Case) -> Outcome:
-    """A file that is damaged in its footer, its pages or as a whole."""
+    """Damage a file in its footer, in its pages or as a whole."""
     draw = case.draw
     if draw.random() < 0.4:
         table = case.folder / "table"
@@ -122,20 +122,20 @@ def damage(case: Case) -> Outcome:
     elif kind == "empty":
         data.clear()
     if draw.random() < 0.5:
-        # Else Hadoop's checksum tells, where Spark wrote the file.
+        # Otherwise Hadoop's checksum shows the damage, if Spark wrote the file.
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     file.unlink() if kind == "gone" else file.write_bytes(data)
     return _run(case, table)
 
 
 def bad_disk(case: Case) -> Outcome:
-    """A disk that fills up, or that is mounted to be read, before the run or in its midst. Needs root."""
+    """Fill the disk, or mount it read-only, before the run or during it. Needs root."""
     draw = case.draw
     with disk_in(case.folder) as disk:
         shape = {"partitions": draw.choice([0, 4]), "files": 6, "rows": 900, "commits": 2}
         table = Path(datasets.shaped_table(disk / "in" / "table", **shape))
         room = int(open_table(table).plan_compaction().bytes_added * draw.choice([0, 0.3, 0.7, 1.0, 1.3]))
-        # In vain while a task has a file open there.
+        # This fails while a task has a file open there.
         close = ["mount", "-o", "remount,ro", str(disk)]
         ways: list[Callable[[], object]] = [
             lambda: fill(disk, min(room, shutil.disk_usage(disk).free)),
@@ -148,7 +148,7 @@ def bad_disk(case: Case) -> Outcome:
         return _run(case, table)
 
 
-# How often each comes.
+# The weight of each kind of fault.
 WAYS = {codecs: 8, damage: 10, bad_disk: 6}
 
 

@@ -1,4 +1,4 @@
-"""Processes killed in the midst of a run: the table has the same rows, and another run goes on."""
+"""Kill processes during a run: the table keeps its rows, and another run can do the rest."""
 
 import atexit
 import contextlib
@@ -22,15 +22,15 @@ from tests.conftest import QUICK
 from tests.handmade import commit_path
 from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, Wrong, judge_result, rows_of
 
-# How long a session may take to start, or a run to come to its moment, on a machine that is short of memory.
+# The most seconds until a session starts or a run comes to its moment, on a machine with little memory.
 _SECONDS = 600
-# Which process dies when. A line is what the driver says of its progress.
+# When a process dies, and which one. Moments such as "Rewriting" are lines that the driver prints.
 MOMENTS = ["chance", "chance", "begun", "Rewriting", "rewritten", "Comparing", "commit", "after the commit"]
 WHOM = ["all", "all", "all", "driver", "workers"]
 
 
 class Driver:
-    """A process with a session, see `main`; it leads a session of processes of its own."""
+    """A process with a Spark session, see `main`; it leads a process session of its own."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.knocks.kills"]
@@ -52,7 +52,7 @@ class Driver:
         print(json.dumps(order), file=self.process.stdin, flush=True)
 
     def wait(self, *starts: str) -> str:
-        """The next line with one of these beginnings; "dead" or an answer ends it too."""
+        """Wait for a line with one of these beginnings; "dead" or an answer ends the wait too."""
         end = time.monotonic() + _SECONDS
         while True:
             line = self.lines.get(timeout=max(end - time.monotonic(), 0.01))
@@ -60,7 +60,7 @@ class Driver:
                 return line
 
     def kill(self, whom: str) -> None:
-        """Kill its processes, the driver alone, or its Python workers."""
+        """Kill all its processes, only the driver, or only its Python workers."""
         if whom == "driver":
             self.process.kill()
         else:
@@ -74,7 +74,7 @@ class Driver:
                 time.sleep(0.02)
 
     def _processes(self, named: str) -> list[int]:
-        """The ids of its session's processes whose command has a word."""
+        """Return the ids of the processes in its session whose command contains `named`."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -91,7 +91,7 @@ def _drivers() -> list[Driver]:
 
 
 def take() -> Driver:
-    """A driver that is ready; the next one starts meanwhile."""
+    """Return a driver that is ready, and start the next one."""
     _drivers().append(Driver())
     driver = _drivers().pop(0)
     if driver.wait("ready") != "ready":
@@ -114,7 +114,7 @@ def play(case: Case) -> Outcome:
     before = Before.of(table, rows_of(case.spark, table))
     strategy, moment, whom = draw.choice(strategies), draw.choice(MOMENTS), draw.choice(WHOM)
     driver = take()
-    # All in one commit, or one for each bin.
+    # One commit for all bins, or one commit per bin.
     driver.tell(table=str(table), strategy=strategy, batch_size=draw.choice([None, 1]))
     answer = _await(driver, moment, table, before.version, draw)
     if not answer.startswith(("done", "error")):
@@ -127,7 +127,7 @@ def play(case: Case) -> Outcome:
 
 
 def _await(driver: Driver, moment: str, table: Path, version: int, draw: random.Random) -> str:
-    """Wait for the moment, and a bit longer; returns the last line that the driver has told."""
+    """Wait for the moment, and a bit longer; return the last line that the driver printed."""
     waits: dict[str, Callable[[], str]] = {
         "chance": lambda: driver.wait("begun"),
         "commit": lambda: _await_commit(driver, table, version),
@@ -169,7 +169,7 @@ def _judge(case: Case, before: Before, answer: str) -> Outcome:
 
 
 def _go_on(case: Case, before: Before, strategy: str) -> None:
-    """What is left is what VACUUM takes, and a new plan does the rest."""
+    """Check that VACUUM would delete the files that are left, and that a new plan does the rest."""
     left = before.left()
     if left:
         spark = case.spark
@@ -211,11 +211,11 @@ def run(table: str, strategy: str, batch_size: int | None) -> None:
 
 
 def main() -> None:
-    """Run a plan as a line of JSON says it, and tell how far it is, until the process is killed."""
+    """Run the plan that a line of JSON describes, and print its progress, until the process is killed."""
     spark = get_spark({"spark.master": "local[2]", "spark.driver.memory": "1g"})
     for key, value in QUICK.items():
         spark.conf.set(key, value)
-    # What is slow for the first time is done now, so that moments spread over a run.
+    # Do a first run now, which is slow, so that the moments spread over the second run.
     with tempfile.TemporaryDirectory() as folder:
         warm = datasets.shaped_table(f"{folder}/warm", partitions=2, files=2, rows=2)
         open_table(warm, spark).plan_compaction().run(strategy="arrow")

@@ -1,4 +1,4 @@
-"""What a case begins with and may come to, and the judge, which asks Spark and the folder, not the kit."""
+"""The inputs and outcomes of a case, and a judge that uses Spark and the folder instead of the kit."""
 
 import random
 import re
@@ -19,7 +19,7 @@ from tests import handmade
 Rows = Counter[str]
 STRATEGIES = ["arrow", "optimize", "rewrite"]
 _COMMIT = re.compile(r"\d{20}\.json$")
-# What Delta, Hadoop and deltalake write into a table's log.
+# The files that Delta, Hadoop and deltalake write into a table's log.
 _OF_DELTA = re.compile(
     r"\.?(\d{20}\.(json|crc|checkpoint\..*)|_last_checkpoint|_last_vacuum_info)(\.\w{8}-[\w.-]+)?(\.crc)?$"
     r"|_staged_commits|_sidecars|_commits|.*\.tmp(\.crc)?$"
@@ -28,25 +28,25 @@ _LEFT = re.compile(r"; (\d+) new files? \(")
 
 
 class Outcome(StrEnum):
-    """What a case came to, WRONG aside."""
+    """The outcomes of a case other than WRONG."""
 
     AS_PLANNED = "as planned"
     PROVED = "committed and proved"
-    # Where a process dies between the commit of OPTIMIZE or an overwrite and its proof, or where an error
-    # says that a commit is not proved and can't be undone.
+    # A process died between the commit of OPTIMIZE or an overwrite and its proof, or an error says that a
+    # commit is not proved and can't be undone.
     NOT_PROVED = "committed, not proved"
     REFUSED = "refused in a sentence"
     FAILED = "failed, table as it was"
-    # Spark's own reader never ends with some damaged files, so that there is nothing to compare with.
+    # Spark's own reader never returns for some damaged files, so there is nothing to compare with.
     LEFT_OUT = "left out"
 
 
 class Wrong(AssertionError):
-    """What must not be; the message says what."""
+    """Something that must never happen; the message names it."""
 
 
 class Case(NamedTuple):
-    """What a case is played with: the session, a folder of its own, chance that its number gives."""
+    """The inputs of a case: the session, its own folder, and a random generator for its number."""
 
     spark: SparkSession
     folder: Path
@@ -54,13 +54,13 @@ class Case(NamedTuple):
 
 
 def rows_of(spark: SparkSession, table: Path, *columns: str) -> Rows:
-    """The rows that Spark reads, as text, in which NaN equals NaN and -0.0 isn't 0.0."""
+    """Return the rows that Spark reads, as text, so that NaN equals NaN and -0.0 isn't 0.0."""
     rows = spark.read.format("delta").load(str(table)).select(*(columns or ["*"]))
     return Counter(str(tuple(row)) for row in rows.collect())
 
 
 def files_in(folder: Path) -> dict[str, tuple[int, int]]:
-    """Size and mtime of every file in a folder that nobody may change or delete, by path."""
+    """Return size and mtime, by path, of the files in a folder that must not be changed or deleted."""
     found = {path: path.stat() for path in folder.rglob("*") if path.is_file()}
     return {
         str(path.relative_to(folder)): (status.st_size, status.st_mtime_ns)
@@ -71,12 +71,12 @@ def files_in(folder: Path) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Before:
-    """A table before it is knocked at.
+    """A table before a case.
 
     Attributes:
-        rows: As Spark reads them; None if it can't.
-        files: Everything in its folder.
-        outside: Everything beside it.
+        rows: The rows that Spark reads; None if Spark can't read the table.
+        files: The files in the table's folder.
+        outside: The files beside that folder.
     """
 
     table: Path
@@ -90,9 +90,9 @@ class Before:
         return cls(table, latest(table), rows, files_in(table), _beside(table))
 
     def check(self, found: Rows | None, expected: Rows | None) -> None:
-        """The rows are those that are expected, and the files as they may be.
+        """Check that the rows are the expected ones, and that files changed only as they may.
 
-        Nothing outside was touched, no file that was there is gone, the log is whole and Delta's.
+        Nothing outside was touched, no earlier file is gone, and the log is complete and written by Delta.
         """
         if found != expected and found is not None and expected is not None:
             lost, more = expected - found, found - expected
@@ -114,7 +114,7 @@ class Before:
                 raise Wrong(f"version {version} was not written by Delta, but by {engine!r}")
 
     def left(self) -> set[str]:
-        """New data files that no new commit names."""
+        """Return the new data files that no new commit adds."""
         new = {path for path in files_in(self.table) if path not in self.files and path.endswith(".parquet")}
         return new - {unquote(add["path"]) for add in self.new_actions("add")}
 
@@ -123,28 +123,28 @@ class Before:
         return [action for version in versions for action in handmade.actions_of(self.table, version, kind)]
 
     def of_kit(self) -> list[handmade.Action]:
-        """The commitInfo of what runs of the kit have committed since."""
+        """Return the commitInfo of the commits that the kit has made since then."""
         infos = self.new_actions("commitInfo")
         return [info for info in infos if "compaction_kit" in (info.get("userMetadata") or "")]
 
 
 def judge(found: CompactionResult | BaseException, before: Before, is_alone: bool = True) -> Outcome:
-    """What a run came to; `is_alone` where no other writer leaves files or commits like it."""
+    """Return the outcome of a run; `is_alone` if no other writer leaves files or makes commits like it."""
     if isinstance(found, BaseException):
         return judge_error(found, before, is_alone)
     return judge_result(found)
 
 
 def judge_result(result: CompactionResult) -> Outcome:
-    """What a run that gave a result came to."""
+    """Return the outcome of a run that returned a result."""
     if result.versions and result.verified is not True:
         raise Wrong(f"the commit of {result.versions} is not proved")
     return Outcome.AS_PLANNED if result.as_planned else Outcome.PROVED
 
 
 def judge_error(error: BaseException, before: Before, is_alone: bool = True) -> Outcome:
-    """What a run that raised came to."""
-    # As it was raised: str() joins the lines of a sentence, and here no name has any.
+    """Return the outcome of a run that raised an error."""
+    # Use the raw message: str() joins its lines, and no name in these cases contains line breaks.
     told = BaseException.__str__(error)
     if not isinstance(error, CompactionKitError) or "\n" in told:
         raise Wrong(f"{type(error).__name__} is no sentence: {told[:2_000]!r}") from error
@@ -164,7 +164,7 @@ def judge_error(error: BaseException, before: Before, is_alone: bool = True) -> 
 
 
 def latest(table: Path) -> int:
-    """The last version, by the names in the log."""
+    """Return the last version, by the names in the log."""
     return max(int(path.stem) for path in (table / "_delta_log").glob("*.json") if path.stem.isdigit())
 
 

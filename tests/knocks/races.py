@@ -1,7 +1,7 @@
-"""A run against another writer: the rows are those of one after the other, whoever was first.
+"""Race a run against another writer: the rows must be those of one after the other, in either order.
 
-As a compaction changes no row, both orders have the same: what the writer makes of the table if it
-committed, else what was there.
+A compaction changes no row, so both orders have the same rows: if the writer committed, the rows after
+its change, otherwise the rows before.
 """
 
 import functools
@@ -24,7 +24,7 @@ from tests.knocks.oracle import STRATEGIES, Before, Case, Outcome, judge, rows_o
 
 Row = tuple[int, int, str]
 _COLUMNS = ("id", "v", "p")
-# The table: 4 commits of 30 rows in a file for each of 3 partitions.
+# The table: 4 commits of 30 rows, each with a file in each of 3 partitions.
 _COMMITS, _ROWS = 4, 30
 _FEED = 500_000
 _MOST_FED = 500
@@ -51,7 +51,7 @@ def _sql(rows: list[Row]) -> str:
 
 
 class Writer(NamedTuple):
-    """What another one does to a table: to its rows, in Spark's SQL, and by deltalake."""
+    """A change by another writer: its effect on the rows, as Spark SQL, and as a function of deltalake."""
 
     effect: Callable[[list[Row]], list[Row]]
     sql: str
@@ -77,9 +77,9 @@ def _vacuum(table: str) -> None:
 
 
 def feed(table: str, until: str) -> int:
-    """Append row after row until a file is there, or for long enough; how many were.
+    """Append one row after another until the file `until` exists; return how many, at most _MOST_FED.
 
-    Without an end Delta may never commit OPTIMIZE: these commits can come faster than it checks them.
+    Without a limit Delta may never commit OPTIMIZE: these commits can come faster than Delta checks them.
     """
     for i in range(_MOST_FED):
         if Path(until).exists():
@@ -146,7 +146,7 @@ WRITERS = {
         f"CREATE OR REPLACE TABLE {{t}} USING delta PARTITIONED BY (p) AS {_sql(OTHERS)}",
         functools.partial(_write, rows=OTHERS, mode="overwrite", schema_mode="overwrite"),
     ),
-    # Many commits, each of which a run may meet.
+    # Makes many commits, any of which may be concurrent with a run's commit.
     "feed": Writer(same, "", lambda table: None),
 }
 
@@ -173,14 +173,14 @@ _THREADS = ThreadPoolExecutor(2)
 
 
 class _Race:
-    """The other writer, who starts at a moment of the run."""
+    """The other writer, which starts at a moment of the run."""
 
     def __init__(self, case: Case, table: Path, only_spark: bool = False):
         draw = case.draw
         names = [name for name, writer in WRITERS.items() if writer.sql or not only_spark]
         self._name, self._moment = draw.choice(names), draw.choice(MOMENTS)
         self._by_spark = only_spark or (self._name != "feed" and draw.random() < 0.5)
-        # Waits for the writer in the midst of the run, or lets both go on.
+        # The run waits until the writer has ended, or both continue at once.
         self._is_held = draw.random() < 0.5 and self._name != "feed"
         self._delay = draw.random() * 0.8
         self._is_cancelled = draw.random() < (0.5 if self._name == "feed" else 0.1)
@@ -224,7 +224,7 @@ class _Race:
             raise KeyboardInterrupt
 
     def expected(self, rows: list[Row]) -> tuple[list[Row], str]:
-        """The rows when the writer has ended, and why it didn't commit if so."""
+        """Return the expected rows once the writer has ended, and the reason if it didn't commit."""
         self._until.touch()
         try:
             if self._outcome is None:
@@ -248,7 +248,7 @@ def play(case: Case) -> Outcome:
 
 
 def clustered(case: Case) -> Outcome:
-    """A race on a clustered table, to which deltalake doesn't write."""
+    """Race on a clustered table, to which deltalake doesn't write."""
     table = case.folder / "table"
     rows, name = [_row(i) for i in range(_COMMITS * _ROWS)], f"delta.`{table}`"
     case.spark.sql(f"CREATE TABLE {name} USING delta CLUSTER BY (id, p) AS {_sql(rows[:_ROWS])}")

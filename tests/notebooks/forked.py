@@ -1,7 +1,7 @@
-"""Kernels for notebooks, forked from one process that has imported what notebooks import.
+"""Fork kernels for notebooks from one process that has already imported the modules of notebooks.
 
-With the number of a listening socket this is that process. With a connection file it is what Jupyter takes
-for the kernel: it asks the first for one, whose end is its own, and the other way round.
+With the number of a listening socket, this script is that process. With a connection file, Jupyter starts
+it as the kernel: it asks the first process for a kernel, and each of the two ends when the other one ends.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-# In the environment: the first process's socket; where the flights are made once for all notebooks; and
+# Environment variables: the first process's socket; the flights, which are made once for all notebooks; and
 # whether the JVM has a Spark context that outlives a notebook.
 SOCKET, FLIGHTS, KEPT = "KERNELS_SOCKET", "KERNELS_FLIGHTS", "KERNELS_KEEP_SPARK"
 
@@ -30,15 +30,15 @@ def ask_for_a_kernel(connection_file: str) -> None:
         kernel = int(server.recv(16))
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, _: os.kill(kernel, number))
-        # As kernels do, it ends with Jupyter.
+        # End with Jupyter, as kernels do.
         jupyter = os.getppid()
         while os.getppid() == jupyter and not select.select([server], [], [], 1)[0]:
             pass
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a kernel for each that asks, until the standard input ends."""
-    # As in any kernel, before matplotlib is imported.
+    """Fork a kernel for each request, until the standard input ends."""
+    # Kernels set this before matplotlib is imported.
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     import delta.tables  # noqa: F401
     import deltalake  # noqa: F401
@@ -49,9 +49,9 @@ def serve(listener: socket.socket) -> None:
 
     import compaction_kit.widgets  # noqa: F401
 
-    # What pandas finds when it is imported in a kernel, where the width isn't a terminal's.
+    # The default of pandas when it is imported in a kernel, which isn't a terminal.
     pd.options.display.max_columns = 20
-    # Those that have ended aren't waited for.
+    # Let the system remove kernels that have ended, because nobody waits for them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while listener in select.select([listener, sys.stdin], [], [])[0]:
         asking, _ = listener.accept()
@@ -85,7 +85,7 @@ def be_a_kernel(asking: socket.socket) -> NoReturn:
     if FLIGHTS in os.environ:
         make, shared = datasets.flights, Path(os.environ[FLIGHTS])
         datasets.flights = lambda path, *_: str(shutil.copytree(made_once(make, shared), path))
-    # A lesson's times are for its reader, who has them measured more often.
+    # Measure once: the times in a lesson are for its readers, who measure more often.
     measure = reads.measure_reads
     reads.measure_reads = lambda *known, **_: measure(*known[:5], repeats=1)  # type: ignore[misc]
     if KEPT in os.environ:
@@ -100,14 +100,14 @@ def end_with(asking: socket.socket) -> NoReturn:
 
 
 def made_once(make: Callable[[Path], str], table: Path) -> Path:
-    """A table that is made once for all processes."""
+    """Return a table that is made only once for all processes."""
     with table.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return table if table.exists() else Path(make(table))
 
 
 def attach() -> None:
-    """Make the JVM's Spark context that of this process, which doesn't stop it."""
+    """Use the JVM's Spark context in this process, which never stops it."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -119,7 +119,7 @@ def attach() -> None:
 
 
 if __name__ == "__main__":
-    # As for any kernel: no module of this folder's.
+    # Import no module from this folder, as in any kernel.
     del sys.path[0]
     if sys.argv[1].isdigit():
         serve(socket.socket(fileno=int(sys.argv[1])))

@@ -22,7 +22,7 @@ def code_cells(cells: list[Any]) -> list[Any]:
 
 
 def split(cells: list[Any], heading: str, first: str) -> dict[str, list[Any]]:
-    """Cells by the headings that a pattern finds; those before the first one have a name of their own."""
+    """Group cells by the headings that a pattern finds; cells before the first heading are named `first`."""
     found, part = dict[str, list[Any]](), first
     for cell in cells:
         match = re.search(heading, cell.source) if cell.cell_type == "markdown" else None
@@ -32,5 +32,5 @@ def split(cells: list[Any], heading: str, first: str) -> dict[str, list[Any]]:
 
 
 def parts(lesson: Path) -> dict[str, list[Any]]:
-    """The cells of a lesson: what is taught ("Lesson"), and the parts that each lesson has after it."""
+    """Return the cells of a lesson by part: "Lesson", and the parts that each lesson has after it."""
     return split(cells_of(lesson), r"^## (Exercises|Going further|Key points)\n", "Lesson")

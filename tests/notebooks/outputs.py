@@ -1,4 +1,4 @@
-"""What the cells of a notebook print: lines with a number are kept apart and compared at each run."""
+"""Keep the lines with a number that a notebook's cells print, and compare them at each run."""
 
 import json
 import re
@@ -10,17 +10,17 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "outputs"
 # Sizes differ by a few bytes with the times and ids that are written, and with releases of Parquet's writers.
-# Data frames write bytes as five digits or more without commas, and shares of them with many decimals.
+# Data frames write bytes with five digits or more without commas, and shares with many decimals.
 _MEASURED = re.compile(
     r"(?:\d[\d,.]*\s?(?:ms|s|min|h)\b\s?)+|\d[\d,.]* (?:(?:[KMGT]i)?B|bytes)\b"
     r"|\b[1-9]\d{4,}(?:\.\d+)?\b|\b\d+\.\d{4,}\b"
 )
-# A day or time, an address, a new folder; and figures and their texts, which have a size.
+# Days, times, addresses and temporary folders; figures and their texts, whose size is printed.
 _OF_ONE_RUN = re.compile(r"\d:\d\d|\b20[2-9]\d-\d|0x[0-9a-f]{6}|/tmp/|<(?:Chart|Figure) |^\[Text\(")
 
 
 def lines_with_a_number(cell_outputs: Sequence[Any]) -> list[str]:
-    """What a cell printed or gave as plain text, without figures; "…" for durations and sizes."""
+    """Return the lines with a number in a cell's text, without figures; "…" for durations and sizes."""
     texts = [out["text"] for out in cell_outputs if out.get("name") == "stdout"]
     shown = [out["data"] for out in cell_outputs if "data" in out]
     texts += [
@@ -33,7 +33,7 @@ def lines_with_a_number(cell_outputs: Sequence[Any]) -> list[str]:
 
 
 def in_order(expected: Sequence[str], printed: Sequence[str]) -> list[str]:
-    """The expected lines that were printed, one after the other; others may lie between."""
+    """Return the expected lines that were printed in this order; others may lie between them."""
     found, begin = [], 0
     for line in expected:
         if line in printed[begin:]:
@@ -43,7 +43,7 @@ def in_order(expected: Sequence[str], printed: Sequence[str]) -> list[str]:
 
 
 def difference(expected: Sequence[str], printed: Sequence[str]) -> str:
-    """The first expected line that wasn't printed, with the one most like it; empty if all were."""
+    """Return the first expected line that wasn't printed, and the most similar line; empty if all were."""
     pairs = zip_longest(expected, in_order(expected, printed))
     missing = next((line for line, found in pairs if line != found), "")
     closest = get_close_matches(missing, printed, n=1, cutoff=0) or ["no line with a number"]
@@ -51,7 +51,7 @@ def difference(expected: Sequence[str], printed: Sequence[str]) -> str:
 
 
 def compare_or_accept(notebook: Path, cell: str, cell_outputs: Sequence[Any], accept: str | None) -> str:
-    """What differs from a cell's kept lines; or keep what it "printed", or which of them are "stable"."""
+    """Return the difference from a cell's kept lines; or keep the "printed" lines, or the "stable" ones."""
     path = FOLDER / f"{notebook.stem}.json"
     kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
     expected, printed = kept.get(cell, []), lines_with_a_number(cell_outputs)

@@ -1,4 +1,4 @@
-"""What the notebooks look like in the repository; that they run is nbval's part."""
+"""Check the form of the notebooks in the repository; nbval runs them."""
 
 import ast
 import builtins
@@ -19,7 +19,7 @@ def page(name: str) -> str:
 
 
 def in_sight(cells: list[Any]) -> list[Any]:
-    """Cells of code that aren't folded."""
+    """Return the cells of code that aren't folded."""
     return [cell for cell in code_cells(cells) if "source_hidden" not in cell.metadata.get("jupyter", {})]
 
 
@@ -56,7 +56,7 @@ def test_a_lesson_ends_with_three_exercises_that_have_solutions(lesson: Path) ->
         assert f"answer_{number} = None" in place
         assert place.splitlines()[-1].startswith(f'check("{exercise}", answer_{number}')
         assert any(re.search(rf"(?m)^## Exercise {number}\b", source) for source in solved)
-        # That it runs is nbval's part.
+        # nbval runs this cell.
         shown = next(source for source in solved if f'check("{exercise}", ' in source)
         assert re.fullmatch(r"checked = check\(.*\)\nassert checked\.is_right\nchecked", shown, re.DOTALL)
 
@@ -82,7 +82,7 @@ def test_the_index_of_the_course_names_sections_that_there_are() -> None:
 
 
 def names_in(code: str) -> tuple[set[str], set[str]]:
-    """The names that code imports or assigns, and those that it uses and nothing in it defines."""
+    """Return the names that code imports or assigns, and the names that it uses without defining them."""
     nodes = list(ast.walk(ast.parse(code)))
     names = [node for node in nodes if isinstance(node, ast.Name)]
     bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
@@ -120,7 +120,7 @@ def test_an_assert_with_the_answer_right_under_a_question_is_folded(lesson: Path
         if before.cell_type == "markdown" and before.source.endswith("?") and in_sight([cell]):
             nodes = ast.parse(cell.source).body
             found = [ast.unparse(node) for node in nodes if isinstance(node, ast.Assert)]
-            # That an answer is a prediction's says nothing yet.
+            # An assert that compares with the answer of a prediction doesn't show the answer.
             assert [one for one in found if ".answer" not in one] == []
 
 
@@ -130,7 +130,7 @@ def path_of(lesson: Path) -> list[Any]:
 
 
 def minutes_of(cells: list[Any]) -> float:
-    """120 words of text a minute, without folded text; half a minute for a cell of code, one to predict."""
+    """Estimate minutes: 120 words of unfolded text a minute, half a minute a code cell, one a prediction."""
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     words = len(re.findall(r"\w[\w'’.]*", re.sub(r"(?s)<details>.*?</details>", "", text)))
     predicted = sum("predict(" in cell.source for cell in code_cells(cells))
@@ -140,7 +140,7 @@ def minutes_of(cells: list[Any]) -> float:
 def minutes(lesson: Path) -> int:
     """How long a lesson takes with its exercises, estimated in steps of five minutes.
 
-    Its cells, two minutes more for the lab, and five for each of three exercises.
+    The sum of the time for its cells, two minutes for the lab, and five for each of three exercises.
     """
     return 5 * round((minutes_of(path_of(lesson)) + 2 + 3 * 5) / 5)
 
@@ -158,14 +158,14 @@ DELTA_OR_SPARK = re.compile(
 
 
 @each_lesson
-def test_half_of_a_lesson_s_code_is_what_one_meets_without_the_kit(lesson: Path) -> None:
+def test_half_of_a_lesson_s_code_is_spark_or_delta(lesson: Path) -> None:
     """Count SQL, PySpark, Delta and the JSON of the log in cells that are neither set-up nor folded."""
     shown = in_sight(code_cells(parts(lesson)["Lesson"])[2:])
     assert sum(bool(DELTA_OR_SPARK.search(cell.source)) for cell in shown) >= len(shown) / 2
 
 
 @each_lesson
-def test_a_lesson_has_a_frame(lesson: Path) -> None:
+def test_a_lesson_has_its_standard_sections(lesson: Path) -> None:
     found = parts(lesson)
     title, _, objectives = found["Lesson"][0].source.partition("\nAfter this lesson you can\n\n")
     assert title.splitlines()[0].endswith("?")

@@ -1,4 +1,4 @@
-"""Lines that lessons print: what of them is compared, and that a changed number is found."""
+"""Lines that lessons print: which lines are compared, and that a changed number is found."""
 
 import json
 from pathlib import Path

@@ -12,7 +12,7 @@ from compaction_kit.plots.style import LAB_WIDTH
 
 @pytest.fixture(autouse=True)
 def _every_text_is_legible(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No figure is wider than its place, no text is smaller than 11 pixels, cut off or over another one."""
+    """Check that no figure is too wide, and that no text is under 11 pixels, cut off or over another text."""
     made: list[Chart] = []
     drawn: list[Text] = []
     begin, draw = Chart.__init__, Text.draw

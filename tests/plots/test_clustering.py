@@ -15,7 +15,7 @@ from tests import handmade
 
 
 def cubes(*rows: tuple[str | None, int, str, bool]) -> Any:
-    """A plan's cubes: id, size in MiB, state, whether it is rewritten; of one file each."""
+    """Return a plan's cubes from id, size in MiB, state, and whether it is rewritten; each has one file."""
     return CUBES.empty_table().from_pylist(
         [
             {"cube_id": name, "num_files": 1, "size_bytes": size * MIB, "logical_bytes": size * MIB}
@@ -38,7 +38,7 @@ def test_the_cubes_figure_says_what_is_new_what_is_rewritten_and_what_stays() ->
     widths = [bar.get_width() for bar in axis.patches if isinstance(bar, Rectangle)]
     assert widths == [1 * MIB, 9 * MIB, 3 * MIB]
     assert [np.asarray(line.get_xdata()).tolist() for line in axis.lines] == [[8 * MIB, 8 * MIB]]
-    # A line that is far away is not drawn, but named.
+    # A limit that is far away is not drawn as a line, but named.
     (axis,) = plots.cubes(cubes(new, partial), 100 * GIB).axes
     assert not axis.lines
     assert "complete from 100 GiB →" in [text.get_text() for text in axis.texts]
@@ -92,7 +92,7 @@ def test_extents_are_drawn_between_the_values_that_bound_files(
     (axis,) = figure.axes
     assert [label.get_text() for label in axis.get_xticklabels()] == ticks
     paths = [path.get_extents() for bars in axis.collections for path in bars.get_paths()]
-    # The file without bounds has no bar; where one ends, the other one begins.
+    # The file without bounds has no bar; the second bar begins where the first one ends.
     assert len(paths) == 2
     width = np.ptp(axis.get_xlim())
     assert abs(paths[0].x1 - paths[1].x0) < 0.02 * width

@@ -1,4 +1,4 @@
-"""Figures with a row a thing say what was found, and have room for the longest names and numbers."""
+"""Figures with one row per item say what was found, and have room for the longest names and numbers."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_every_run_is_a_point_and_medians_and_files_are_written() -> None:
     assert [text.get_text() for text in seconds.texts] == ["median 4.2 s", "median 1.0 s"]
     assert [text.get_text() for text in files.texts] == ["1,095 files, 40 MiB", "3 files, 38 MiB"]
     assert [label.get_text() for label in seconds.get_yticklabels()] == ["version 3", "version 4"]
-    # A long query is cut, but for people who can't see the figure.
+    # A long query is cut in the figure, but not in the label for people who can't see it.
     figure = replace(FASTER, query="SELECT\n  count(*) " + "x" * 300).plot()
     assert figure.get_supxlabel().endswith("…")
     assert str(figure.get_label()).endswith("SELECT count(*) " + "x" * 300)

@@ -33,7 +33,7 @@ def test_a_forecast_has_a_line_per_schedule_and_its_bound(size: int, chosen: str
     assert figure.get_label() == "A full read opens 1 file now"
     upper, lower = figure.axes
     assert [line.get_label() for line in upper.lines] == [*schedules, "bound: 1,234,567"]
-    # Of a compaction every second day, the end of the second day has both counts.
+    # With a compaction every second day, the second day has the counts before and after the compaction.
     assert np.asarray(upper.lines[2].get_ydata())[2:6].tolist() == [2, 2, 3, 1]
     assert len(lower.lines) == len(schedules)
 

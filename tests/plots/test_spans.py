@@ -61,7 +61,7 @@ def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
     assert plots.timeline(spans).get_suptitle() == "1 bin in 4.0 s: 75 % rewriting on 1 slot, 25 % joining"
     jobs = spans_of(*(("rewrite", name, None, 0.0, 1.0) for name in "ab"))
     assert plots.timeline(jobs).get_suptitle().startswith("2 jobs in 1.0 s")
-    # Tasks of one bin count as one bin, and so does one that names none.
+    # Several tasks of a bin count as one bin, and so does a task without a bin.
     for rows in ((first, ("rewrite", None, 0, 1.0, 1.0)), (("rewrite", None, None, 0.0, 3.0),)):
         assert plots.timeline(spans_of(*rows)).get_suptitle().startswith("1 bin in ")
 
@@ -82,7 +82,7 @@ def test_runs_are_drawn_on_the_same_seconds() -> None:
     upper, lower = figure.axes
     assert upper.get_xlim() == lower.get_xlim()
     assert upper.get_title(loc="left").startswith("OPTIMIZE: 3 bins in 10 s: ")
-    # Of thousands of bins none has a number.
+    # If there are thousands of bins, no bar has a number.
     assert [(num_bars(axis), len(axis.texts)) for axis in figure.axes] == [(6, 5), (2_000, 0)]
 
 
@@ -107,6 +107,6 @@ def test_lanes_never_overlap_and_are_as_few_as_can_be(times: list[tuple[int, int
 def test_numbers_on_bars_keep_their_colours_in_a_dark_theme() -> None:
     drawn = plots.to_svg(plots.timeline(SMALL_RUN))
     styles = {text: style for style, text in re.findall(r'<text style="([^"]*)"[^>]*>([^<]*)</text>', drawn)}
-    # The ticks below are even numbers.
+    # The ticks of the axis are even numbers, so "1" is the number on a bar.
     assert "var(" in styles["10"]
     assert "var(" not in styles["1"]

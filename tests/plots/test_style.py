@@ -1,4 +1,4 @@
-"""What all figures share: names as they are, the page's theme, nothing of the process's settings changed."""
+"""What all figures share: exact names, the theme of the page, and no change to settings of the process."""
 
 import html
 import re
@@ -52,7 +52,7 @@ ODD_NAMES = {
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
 def test_a_name_is_drawn_as_it_is(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    # Arrow holds Unicode alone.
+    # Arrow takes only valid Unicode.
     names = ["now", f"by {name.encode('utf-8', 'replace').decode()}"]
     files = dict(zip(names, (9.0, None), strict=True))
     about = dict.fromkeys(names, "few")

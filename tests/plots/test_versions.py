@@ -1,4 +1,4 @@
-"""Figures over versions: files and their lives, bytes, which can be read, what a vacuum takes of both."""
+"""Figures over versions: lifetimes of files, bytes, readable versions, and what a vacuum deletes of them."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from compaction_kit.text import MIB
 
 
 def ledger_of(versions: pa.Array, num_files: pa.Array, is_compaction: pa.Array) -> pa.Table:
-    """A history; a compaction removes 5 files, but as version 0."""
+    """Make a history; each compaction removes 5 files, except in version 0."""
     columns = {"version": versions, "num_files": num_files, "num_small_files": num_files}
     columns["num_removed"] = pc.if_else(pc.and_(is_compaction, pc.greater(versions, 0)), 5, 0)
     columns["operation"] = pc.if_else(is_compaction, "OPTIMIZE", "WRITE")
@@ -47,7 +47,7 @@ def test_the_history_figure_names_as_many_compactions_as_have_room() -> None:
     named = [int(text.get_text().rpartition(" ")[2]) for text in axis.texts]
     assert (named[0], len(named)) == (998, 5)
     assert min(newer - older for newer, older in pairwise(named)) >= 998 / 5
-    # Version 0 removed nothing; there are two lines of numbers of files.
+    # Version 0 removed nothing, so there are 499 marks; the numbers of files have two lines.
     assert len(axis.lines) == 2 + 499
 
 
@@ -80,7 +80,7 @@ LIVES = {
 def test_files_are_bars_coloured_by_what_added_them_and_many_with_the_same_life_share_one(
     first: int, rows: list[tuple[str, int, int | None]], bars: int, legend: str
 ) -> None:
-    """What a cleaned up log begins with was there before."""
+    """The files with which a cleaned up log begins were there before."""
     history = HISTORY.slice(first) if len(rows) > 1 else HISTORY.slice(0, 1)
     figure = plots.lifetimes(lives_of(*rows), history, version=min(len(rows) - 1, 1))
     num_live = sum(removed is None for *_, removed in rows)
@@ -106,7 +106,7 @@ def test_storage_says_what_the_latest_version_takes_and_who_can_be_read() -> Non
     assert "yes: 1, blocked: 1, missing files: 2, log gone: 1" in str(figure.get_label())
     sizes, strip = figure.axes
     assert [bar.get_height() for bar in sizes.patches if isinstance(bar, Rectangle)] == [7 * MIB]
-    # Neighbours of one kind are one.
+    # Neighbouring versions of one kind share a box.
     boxes = [path.get_extents() for bars in strip.collections for path in bars.get_paths()]
     assert sorted((box.x0, box.width) for box in boxes) == [(-0.5, 1), (0.5, 2), (2.5, 1), (3.5, 1)]
 
@@ -142,7 +142,7 @@ STORAGE = pa.table({"kind": ["live", "tombstoned", "orphaned"]} | SIZES)
 
 
 def versions_of(readable: str, after: str) -> pa.Table:
-    """Versions from 3 on: y for one that can be read."""
+    """Make versions from 3 on, by a letter for each: y for a version that can be read."""
     names = {"y": "yes", "b": "blocked", "m": "missing files"}
     numbers = range(3, 3 + len(readable))
     now, then = ([names[one] for one in codes] for codes in (readable, after))

@@ -9,13 +9,13 @@ from compaction_kit.session import cache_folder
 
 @pytest.fixture(autouse=True)
 def _own_recent_tables() -> None:
-    """No test opens tables that another one has opened before."""
+    """Forget the tables that another test has opened."""
     (cache_folder() / "recent.json").unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)
 def _no_swallowed_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Outside a notebook ipywidgets logs what a handler raises, and goes on: make that fail."""
+    """Fail if a handler raises an error, which ipywidgets only logs outside a notebook."""
     yield
     bad = [r for r in caplog.get_records("call") if r.name == "traitlets" and r.levelno >= logging.WARNING]
     assert not bad, "\n".join(record.getMessage() for record in bad)

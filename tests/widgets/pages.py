@@ -1,4 +1,4 @@
-"""What tests do with a page: look for a widget by its class, click, wait."""
+"""Helpers for tests of a page: find a widget by its class, click, wait."""
 
 import re
 import threading
@@ -18,7 +18,7 @@ P = TypeVar("P", bound=Page)
 
 
 def settle(page: P) -> P:
-    """Wait until all work has ended: what is read is looked at, and looking may read more."""
+    """Wait until all jobs have ended; showing the result of one may start another."""
     for job in page.jobs * 3:
         job.wait(SECONDS)
     failed = [one.value for one in within([page]) if "ck-drawing-error" in one._dom_classes and one.value]
@@ -28,7 +28,7 @@ def settle(page: P) -> P:
 
 @contextmanager
 def held(job: Job, *question: object, reports: bool = False, found: object = None) -> Iterator[None]:
-    """Keep a job at work, or a lookup at a question, as long as the block takes."""
+    """Keep a job running, or a lookup busy with a question, while the block runs."""
     begun, go = threading.Event(), threading.Event()
 
     def work(running: Job) -> object:
@@ -65,7 +65,7 @@ def at(page: w.Widget, css_class: str, part: str = "") -> Any:
 
 
 def folds(page: w.Widget, part: str = "") -> w.Accordion:
-    """What is folded away in a page, or in one of its parts."""
+    """Return the folded sections of a page, or of one of its parts."""
     return next(one for one in within(places(page, part)) if isinstance(one, w.Accordion))
 
 
@@ -74,7 +74,7 @@ def is_shown(widget: w.Widget) -> bool:
 
 
 def words(widget: w.Widget) -> str:
-    """All that is shown in a widget, with plain spaces, and dates in no element of their own."""
+    """Return the text that is shown in a widget, with plain spaces and without elements around dates."""
     if widget.layout.display == "none":
         return ""
     inner = "".join(map(words, getattr(widget, "children", ())))
@@ -83,7 +83,7 @@ def words(widget: w.Widget) -> str:
 
 
 def said(page: w.Widget, css_class: str, part: str = "") -> str:
-    """All that is shown in the widget of a class."""
+    """Return the text that is shown in the widget of a class."""
     return words(at(page, css_class, part))
 
 

@@ -66,7 +66,7 @@ def test_partitions_that_are_not_shown_are_counted_with_their_most_files(tmp_pat
     assert "no minimum and maximum of any column" in at(page, "ck-overlap").value
 
 
-def test_bounds_of_any_file_are_found(tmp_path: Path) -> None:
+def test_columns_with_bounds_in_any_file_are_offered(tmp_path: Path) -> None:
     stats = {"minValues": {"id": 1}, "maxValues": {"id": 2}}
     for name, bounded in (("one of many", range(777, 778)), ("all but the first", range(300, 1_000))):
         adds = [add(f"f{i}") for i in range(1_000)]
@@ -90,7 +90,7 @@ def test_a_click_in_a_survey_alone_shows_the_files(table: Path, tmp_path: Path) 
     listed.on_open(str(later))
     assert "later: the path does not exist" in words(clicked)
     assert "10 files ·" not in words(clicked)
-    # A click on the same table looks again.
+    # A click on the same table reads it again.
     shaped_table(later, partitions=2, files=3, rows=20)
     listed.on_open(str(later))
     assert "6 files ·" in words(settle(clicked))

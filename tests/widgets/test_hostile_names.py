@@ -1,4 +1,4 @@
-"""Tables whose names, columns and partitions are markup: shown as words, each under its own table alone."""
+"""Tables with markup as names, columns and partitions: it is shown as text, and only for its own table."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.handmade import write_sink_log
 from tests.test_html import Reader, make_table
 from tests.widgets.pages import at, click, enter, settle, show
 
-# Each begins with a word of its own, which no sentence has.
+# Each name begins with a word of its own, which no sentence contains.
 NAMES = {
     "alpaca": "alpaca <img src=x onerror=alert(1)> \"'`quotes`'\" onclick='a()'",
     "tapir": "tapir {{7*7}} ${7*7} $x$ %s {0} </script><script>alert(1) \u202egnp.exe\u202c \U0001f525 "
@@ -22,7 +22,7 @@ NAMES = {
 
 
 def read(*widgets: w.Widget) -> str:
-    """All HTML in widgets; each is read as a browser does, which fails if a name became markup."""
+    """Return all HTML in widgets; parse each, which fails if a name became markup."""
     for one in within(widgets):
         assert not isinstance(one, w.HTMLMath)
         assert not getattr(one, "description_allow_html", False)
@@ -62,7 +62,7 @@ def test_hostile_names_are_words_and_no_part_speaks_of_another_table(
             shown = read(part, *bench.children[1:3], bench.code, at(bench.children[-1], "ck-status"))
             assert part.failure.layout.display == "none", part.failure.value
             if part.title == "Streams":
-                # They are those of the folder, whichever table is open.
+                # The streams are those of the folder, whichever table is open.
                 assert "batch 2, 3 entries" in shown
             else:
                 assert set(re.findall(rf"\b({'|'.join(NAMES)}) ", shown)) == {word}, (part.title, word)
@@ -70,7 +70,7 @@ def test_hostile_names_are_words_and_no_part_speaks_of_another_table(
         (report,) = tmp_path.glob("*.html")
         page = report.read_text(encoding="utf-8")
         Reader(page)
-        # All parts but Run, which has not run, and the query where Delta can't plan it.
+        # All parts except Run, which has not run, and the query if Delta can't plan it.
         assert page.count("<h2>") >= 7
         report.unlink()
     for field in ("ck-where", "ck-budget"):

@@ -1,4 +1,4 @@
-"""Work in the background, what is shown of it, and sizes that are typed and moved."""
+"""Jobs in the background and how they are shown; fields for sizes; grids."""
 
 import threading
 import time
@@ -38,7 +38,7 @@ def test_a_job_does_one_work_at_a_time_whose_progress_never_goes_back() -> None:
         if change.new == "done" and not started:
             started.extend(job.start(work, "again") for _ in range(2))
 
-    # Who sees that it has ended may start the next one.
+    # An observer that sees the end of a job may start the next one.
     job.observe(start_again, "status")
     assert job.start(lambda running: None)
     job.wait(SECONDS)
@@ -71,7 +71,7 @@ def test_an_error_is_a_sentence_with_the_rest_folded() -> None:
 
     own = shown(InvalidArgumentError("a <sentence> of ours."))
     assert '<div role="alert">a &lt;sentence&gt; of ours.</div>' in own
-    # What Python names as a call is a part of the page.
+    # The page names its own part instead of a call in the message.
     assert "; History says" in shown(RunFailedError("The run failed: a; table.versions() says b."))
     other = shown(RuntimeError("first line\n\tat java.Trace"))
     assert "Unexpected RuntimeError: first line</div><details>" in other
@@ -142,13 +142,13 @@ def test_a_lookup_is_cancelled_at_once_and_what_is_found_later_is_no_answer() ->
         bar.cancel_button.click()
         assert (lookup.status, bar.cancel_button.disabled) == ("cancelled", True)
     assert (lookup.status, lookup.value) == ("cancelled", None)
-    # Another question waits its turn.
+    # A second question waits until the first one has ended.
     with held(lookup, "two"):
         lookup.cancel()
         lookup.ask(lambda job: "found", "three")
         assert (lookup.status, lookup.value) == ("running", None)
     assert (lookup.status, lookup.value) == ("done", "found")
-    # One whose turn was cancelled can be asked again.
+    # A question that was cancelled while it waited can be asked again.
     with held(lookup, "four"):
         lookup.ask(lambda job: "first", "five")
         lookup.cancel()
@@ -189,7 +189,7 @@ def test_a_size_is_typed_or_moved(typed: str, size_bytes: int | None, shown: str
     slider = SizeSlider("Size", "size")
     slider.size_bytes = 16 * MIB
     assert (slider.slider.value, slider.field.value) == (24, "16 MiB")
-    # What a browser sends.
+    # The message that a browser sends.
     slider.field.set_state({"value": typed})
     assert (slider.size_bytes, slider.field.value, slider.slider.value) == (size_bytes, shown, place)
     assert (slider.error.layout.display == "none") is (size_bytes is not None)
@@ -221,10 +221,10 @@ def names(grid: Grid) -> list[int]:
     [
         ({}, [9, 8, 7, 6]),
         ({"order": [0, 1]}, [6, 7, 8, 9]),
-        # Equal ones stay in their order, and what has no value is last.
+        # Equal rows keep their order, and rows without a value are last.
         ({"order": [2, -1]}, [9, 6, 7, 8]),
         ({"order": [2, 1]}, [7, 9, 6, 8]),
-        # Capital letters don't count.
+        # Upper and lower case are equal.
         ({"order": [1, 1]}, [6, 8, 9, 7]),
         ({"words": "write"}, [9, 7]),
         ({"words": "DEL 6"}, [6]),
@@ -248,7 +248,7 @@ def test_a_page_is_in_the_browser_and_turned_to_the_row_that_is_chosen() -> None
     assert names(grid) == [*range(50, 100)]
     grid.chosen = 9_980
     assert (grid.first, names(grid)) == (9_950, [*range(9_950, 10_000)])
-    # What is found begins at its first page, and a choice that isn't among it turns no page.
+    # A search begins at the first page of its rows; to choose a row that isn't among them turns no page.
     grid.set_state({"words": "77"})
     assert (grid.first, names(grid)[:2]) == (0, [77, 177])
     grid.chosen = 3

@@ -1,4 +1,4 @@
-"""State to views and back; the browser's tests do the rest."""
+"""From state to views and back; the tests in tests/browser do the rest."""
 
 import gc
 import html
@@ -57,13 +57,13 @@ from tests.widgets.pages import (
     words,
 )
 
-# All together: a process that begins with them last works on alone.
+# Slow as a whole file: a process that begins these tests last would run on alone.
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables of 10 and of 3 files; none changes them."""
+    """Tables of 10 and of 3 files; no test changes them."""
     root = tmp_path_factory.mktemp("tables")
     shaped_table(root / "a", partitions=2, files=5, rows=100)
     shaped_table(root / "nested" / "b", partitions=0, files=3, rows=10)
@@ -87,7 +87,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own(tmp_path: Path, small: Path) -> Path:
-    """Two tables, and a folder with another of the same name, for one test to change."""
+    """Two tables, and a folder with another table of the same name, for one test to change."""
     for name in ("a", "b", "else/a"):
         folders.copy(small, tmp_path / "tables" / name)
     return tmp_path / "tables"
@@ -95,7 +95,7 @@ def own(tmp_path: Path, small: Path) -> Path:
 
 @pytest.fixture
 def own_bench(own: Path, spark: object) -> Iterator[Workbench]:
-    """The workbench on these, with a session."""
+    """The workbench on the tables of `own`, with a session."""
     bench = made(own)
     yield bench
     settle(bench)
@@ -146,7 +146,7 @@ def test_sliders_fields_and_plan_go_together(bench: Workbench, folder: Path) -> 
             assert slider.size_bytes == 2**stop
             assert (smaller.size_bytes, target.size_bytes) == (limits.min_file_size, limits.target_file_size)
             removed.append(plan_of(bench).num_files_removed)
-    # Every stop of the minimum makes another plan.
+    # Each stop of the slider for the minimum makes a different plan.
     by_minimum = removed[: len(smaller.slider.stops)]
     assert by_minimum == sorted({0, 10, *by_minimum})
     assert "the plan before" in said(bench, "ck-plan-figure")
@@ -157,7 +157,7 @@ def test_sliders_fields_and_plan_go_together(bench: Workbench, folder: Path) -> 
 def test_the_target_is_the_size_of_new_files_or_of_a_bin(bench: Workbench) -> None:
     show(bench, "Plan")
     smaller, target = at(bench, "ck-min").field, at(bench, "ck-max").field
-    # The next plan leaves those files alone that have half of the target.
+    # With a minimum of half the target, the next plan leaves the new files alone.
     for target.value, half in (("1 MiB", "512 KiB"), ("1 GiB", "1 GiB"), ("8 KiB", "4 KiB")):
         assert smaller.value == half
     limits = plan_of(bench).thresholds
@@ -165,7 +165,7 @@ def test_the_target_is_the_size_of_new_files_or_of_a_bin(bench: Workbench) -> No
     assert "plan_compaction(output_file_size='8 KiB')" in plan_code(bench.state)
     at(bench, "ck-by-output").value = False
     assert smaller.value == "8 KiB"
-    # A minimum above the target is OPTIMIZE's.
+    # As in OPTIMIZE, the minimum may be above the target.
     smaller.value = "4 MiB"
     limits = plan_of(bench).thresholds
     assert (limits.min_file_size, limits.max_file_size) == (4 * MIB, 8 * KIB)
@@ -184,7 +184,7 @@ def test_in_another_order_the_lines_of_python_make_the_same_plan(bench: Workbenc
     exec(plan_code(bench.state), names)
     assert names["plan"].order == plan.order == "ingest"
     assert names["plan"].thresholds == plan.thresholds
-    # What it makes isn't selected again.
+    # The next plan doesn't select the files that this plan makes.
     assert 2 * plan.thresholds.min_file_size == plan.thresholds.target_file_size
     at(bench, "ck-order").value = "size"
     settle(bench)
@@ -194,7 +194,7 @@ def test_in_another_order_the_lines_of_python_make_the_same_plan(bench: Workbenc
 def test_a_condition_that_waits_for_spark_says_so(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     show(bench, "Plan")
     with monkeypatch.context() as patched, held(bench.state.loading):
-        # As long as no session runs.
+        # Act as if no session runs.
         patched.setattr(Handle, "session", None)
         at(bench, "ck-where").value = "part = 'p0000'"
         assert '<div role="status">Waiting for Spark to start' in said(bench, "ck-waiting")
@@ -212,7 +212,7 @@ def test_a_folder_without_a_table_offers_to_make_one(
         for part in ("Files", "Plan", "Run"):
             show(bench, part)
             assert "No table is open." in words(bench.stack.children[bench.rail.index])
-    # A year of them takes a while.
+    # Make a small table instead, because a year of flights takes a while.
     flights = partial(shaped_table, partitions=0, files=2, rows=10)
     monkeypatch.setattr("compaction_kit.datasets.flights", lambda path, progress: flights(path))
     click(bench, "ck-make")
@@ -242,7 +242,7 @@ def test_the_verdict_is_about_the_table_whatever_is_chosen_for_a_plan(
     seen: list[str] = []
     verdict.observe(lambda change: seen.append(change.new), "value")
     open_table(bench, folder / "nested" / "b")
-    # From the one to the other, with nothing in between.
+    # The verdict changes once, from the one table to the other.
     assert [value.count("files where 1 would do") for value in seen] == [1]
 
 
@@ -321,7 +321,7 @@ def test_one_step_is_next_and_what_was_typed_is_planned_before_anything_is_run(
     own_bench: Workbench, own: Path
 ) -> None:
     bench, run, step = own_bench, at(own_bench, "ck-run"), at(own_bench, "ck-next-plan")
-    # A step leads nowhere on its own part, and it is filled where no other button is.
+    # The step is disabled on its own part, and filled on parts that have no other filled button.
     for part, is_disabled, style in (("Plan", True, ""), ("History", False, "primary"), ("Run", False, "")):
         show(bench, part)
         assert next_steps(bench) == ["Plan it →"]
@@ -382,7 +382,7 @@ def test_a_run_is_proved_its_query_can_be_timed_and_its_undo_is_refused_if_other
     refusal = said(bench, "ck-restoring", "Run")
     assert f"made at version {deleted}" in refusal
     assert "Plan the restore again." in refusal
-    # And nowhere else.
+    # No other part shows the refusal.
     show(bench, "History")
     assert "Plan the restore again." not in words(bench.parts[5])
     assert ck.open_table(table).version == deleted + 1
@@ -424,7 +424,7 @@ _REPRS = re.compile(r"object at 0x|DataFrame\[|<class |\b[A-Z]\w*(?:Plan|Result|
 def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
     own_bench: Workbench, own: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # For the report.
+    # The report is written to the working folder.
     monkeypatch.chdir(tmp_path)
     bench = own_bench
     open_table(bench, own / "b")
@@ -450,7 +450,7 @@ def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
         folds(bench, title).selected_index = None
     click(bench, "ck-export")
     assert "download" in said(bench, "ck-saved")
-    # What the run did is known when its table is opened again, and the report was of another one.
+    # When the run's table is opened again, the run's result is shown; the other table's report is not.
     open_table(bench, own / "b")
     assert not said(bench, "ck-saved")
     assert "became" in said(bench, "ck-verdict")
@@ -469,7 +469,7 @@ def test_a_run_and_what_is_folded_away_are_shown_under_their_own_table_in_words(
 
 
 def litter(table: Path) -> Path:
-    """A file that a vacuum takes."""
+    """Make a file that a vacuum deletes."""
     file = table / "left-behind.parquet"
     file.write_text("x" * 100)
     age_file(file, 20)
@@ -480,7 +480,7 @@ def test_nothing_is_deleted_but_what_the_name_was_typed_for(own_bench: Workbench
     bench, files = own_bench, [litter(own / "a"), litter(own / "else" / "a")]
     show(bench, "Vacuum")
     name, delete = at(bench, "ck-confirm"), at(bench, "ck-vacuum")
-    # Each key counts at once.
+    # Each key press counts at once.
     assert name.continuous_update
     for typed in ("b", "", "a"):
         name.value = typed
@@ -507,7 +507,7 @@ def test_nothing_is_deleted_but_what_the_name_was_typed_for(own_bench: Workbench
     assert "1 file" in said(bench, "ck-outcome", "Vacuum")
     assert [file.exists() for file in files] == [True, False]
     assert "● vacuum done: deleted 1 file, 100 B" in said(bench, "ck-footer")
-    # The next one takes the result of the last one off the screen.
+    # The next vacuum hides the result of the last one.
     with held(bench.state.vacuuming):
         assert not is_shown(at(bench, "ck-outcome", "Vacuum"))
 
@@ -533,7 +533,7 @@ def test_what_others_commit_is_seen_and_nothing_stays_on_screen_of_a_table_that_
     assert str(own / "0") in at(bench, "ck-table").options
     assert (at(bench, "ck-table").value, at(bench, "ck-order").value) == (str(own / "a"), "ingest")
 
-    # It is gone when it is counted, read and run, and is put back.
+    # The table is away while files are counted, rows are read and the plan is run; then it is put back.
     show(bench, "History")
     show(bench, "My query")
     at(bench, "ck-query").value = "id < 3"
@@ -607,7 +607,7 @@ def test_folders_that_can_t_be_read_are_named_in_the_page_alone(
     with folders.no_permission(own):
         bench = made(own)
         show(bench, "Streams")
-    # A front end would show them below the cell.
+    # A front end would show warnings below the cell.
     assert not recwarn.list
     assert said(bench, "ck-skipped") == f"Skipped: {closed} can&#x27;t be read; check the permissions."
     closed.chmod(0o755)
@@ -695,7 +695,7 @@ def test_a_store_that_is_slow_or_refuses_holds_up_nothing_and_says_so(
     assert not any(is_shown(at(bench, name)) for name in ("ck-empty", "ck-make", "ck-verdict"))
     bench.rail.value = "Survey"
     assert "Looking for tables" in said(bench, "ck-survey")
-    # Another folder is shown at once, and what is found too late is not.
+    # Another folder is shown at once; what is found too late is not shown.
     root.value = str(folder / "nested")
     assert state.tables == [str(folder / "nested" / "b")]
     go.set()
@@ -732,7 +732,7 @@ def test_a_page_that_is_on_screen_gets_the_state_of_all_widgets_again(
     sent: list[w.Widget] = []
     monkeypatch.setattr(w.Widget, "send_state", lambda widget: sent.append(widget))
     (keys,) = (one for one in within([bench]) if isinstance(one, Keys))
-    # What its page sends as soon as it is on screen.
+    # The message that a page sends as soon as it is on screen.
     keys._handle_custom_msg({"shown": True}, [])
     verdict = at(bench, "ck-verdict")
     assert all(any(one is other for other in sent) for one in (bench, verdict, verdict.layout))
@@ -743,7 +743,7 @@ def test_the_column_of_files_that_a_query_touches_is_chosen(bench: Workbench) ->
     column, drawn = at(bench, "ck-touched-column"), at(bench, "ck-comparison-figure")
     assert (column.options, drawn.value) == ((), "")
     folds(bench, "Plan").selected_index = 1
-    # All but part, which is a partition column.
+    # All columns except part, which is a partition column.
     assert column.options == ("id", "event_time", "value", "label")
     assert "A narrow range of id touches the fewest files now" in drawn.value
     column.value = "value"
@@ -806,7 +806,7 @@ def test_a_closed_workbench_leaves_no_work_and_no_widget(bench: Workbench) -> No
 
 
 def test_a_closed_page_is_forgotten_with_its_table(folder: Path) -> None:
-    # The first one makes what all of them share.
+    # The first page makes the widgets that all pages share.
     for _ in range(2):
         before = len(w.widget._instances)
         page = ck.widgets.plan(folder / "nested" / "b")
@@ -860,7 +860,7 @@ def test_schemas_and_catalogs_of_the_session_are_browsed(
     try:
         for name, path in (("a", "a"), ("b", "nested/b")):
             spark.sql(f"CREATE TABLE kit_bench.{name} USING delta LOCATION '{folder}/{path}'")
-        # It was named before the session was there.
+        # The schema was chosen before the session was there.
         early.session.start(lambda job: spark)
         settle(early)
         assert early.state.tables == ["kit_bench.a", "kit_bench.b"]
@@ -937,7 +937,7 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     assert [[cell[1] for cell in row] for row in grid.rows] == expected
     assert grid.offered == sorted({row["operation"] for row in history})
 
-    # What the log has of a commit is read when it is asked for.
+    # The actions of a commit are read when their section is opened.
     actions = at(bench, "ck-actions")
     grid.on_open(2)
     settle(bench)
@@ -952,7 +952,7 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     settle(bench)
     assert "part-000002" not in actions.value
 
-    # One that is ticked isn't compared yet; of two the earlier one is the start, whichever was ticked first.
+    # A single ticked version isn't compared; of two, the earlier one is the start, in whatever order ticked.
     difference = at(bench, "ck-diff")
     choose(bench, compared=[1, 99])
     assert "99" in said(bench, "ck-comparing")
@@ -970,7 +970,7 @@ def test_versions_are_listed_with_their_commits_and_two_are_compared(bench: Work
     assert grid.order == [0, -1]
 
 
-def test_a_commit_that_names_no_operation_is_a_commit(tmp_path: Path) -> None:
+def test_a_commit_without_an_operation_is_shown(tmp_path: Path) -> None:
     bench = made(write_log(tmp_path, [add("a")]))
     show(bench, "History")
     assert ", no operation named: it " in said(bench, "ck-version-text")
@@ -979,7 +979,7 @@ def test_a_commit_that_names_no_operation_is_a_commit(tmp_path: Path) -> None:
 def test_a_version_is_chosen_by_a_time_that_is_shown(own: Path) -> None:
     begin = time.time_ns() - 3_600_000_000_000
     for number, commit in enumerate(sorted((own / "a" / "_delta_log").glob("*.json"))):
-        # Several in a second.
+        # Several commits in a second.
         os.utime(commit, ns=(0, begin + 300_000_000 * number))
     bench = made(own / "a")
     show(bench, "History")
@@ -995,7 +995,7 @@ def test_a_version_is_chosen_by_a_time_that_is_shown(own: Path) -> None:
             assert (state.version, grid.chosen, said(bench, "ck-time-error")) == (version, version, "")
     field.value = "the day before yesterday"
     assert "the day before yesterday" in said(bench, "ck-time-error")
-    # A click on a row and another table take it away.
+    # The error disappears after a click on a row, and for another table.
     grid.on_open(1)
     assert (field.value, said(bench, "ck-time-error")) == ("", "")
     field.value = "the day before yesterday"
@@ -1025,19 +1025,19 @@ def test_an_earlier_version_is_read_and_restored(own_bench: Workbench, own: Path
     hidden: list[Any] = []
     at(bench, "ck-past").layout.observe(hidden.append, "display")
     click(bench, "ck-restore", "History")
-    # The list stays where it is, and so does the page.
+    # The list isn't hidden, so the page doesn't move.
     assert hidden == []
     assert table.version == latest + 1 == state.version
     assert table.diff(1, latest + 1).same_content
 
-    # A version whose files are gone is not offered, and it is said why.
+    # A version whose files are gone can't be restored, and the page says why.
     assert not ask.disabled
     gone = next(path for path in folders.live(own / "a", 1) if "p0000" in path)
     delete(own / "a", "part = 'p0000'")
     (own / "a" / unquote(gone)).unlink()
     grid.on_open(1)
     click(bench, "ck-refresh")
-    # Another one has committed: what was chosen stays.
+    # Another writer has committed; the chosen version stays.
     assert state.version == 1
     assert (is_shown(ask), ask.disabled) == (True, True)
     assert "files that it needs are gone" in said(bench, "ck-restore-refusal", "History")
@@ -1071,7 +1071,7 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     bar = at(bench, "ck-predicting").bar
     job.observe(lambda change: seen.setdefault(change.new.partition(" to start")[0], bar.value), "message")
     with monkeypatch.context() as patched:
-        # As long as no session runs; the bar moves to and fro while no share is known.
+        # Act as if no session runs; the bar moves to and fro while no share is known.
         patched.setattr(Handle, "session", None)
         click(bench, "ck-count")
     assert ("value=" in seen["Waiting for Spark"], "value=" in seen["Done"]) == (False, True)
@@ -1084,7 +1084,7 @@ def test_the_files_of_a_query_are_counted_and_predicted_without_a_run(
     section = part.section()
     assert section is not None
     assert section.records == (job.value,)
-    # It was of the query before, or of the plan before.
+    # The prediction disappears, because it is for the query or the plan before.
     for name, other in (("query", "id < 20"), ("max_file_size", KIB)):
         click(bench, "ck-count")
         assert is_shown(figure)
@@ -1111,7 +1111,7 @@ def test_the_example_of_a_condition_selects_files_whatever_the_names(tmp_path: P
         choose(bench, where=example)
         assert bench.state.files is not None
         assert (bench.state.files.num_files, bench.state.input_error) == (1, "")
-    # `select`, the last one, would begin a whole query.
+    # The last name, `select`, would begin a whole query.
     bench.state.query = example
     click(bench, "ck-count")
     assert bench.state.predicting.error == ""

@@ -1,4 +1,4 @@
-"""The lessons' labs: each function gives a widget, which the last line of a cell shows."""
+"""The lessons' labs: each function returns a widget, which the last line of a cell shows."""
 
 from course.labs.files import feed, log, vacuum
 from course.labs.manifest import manifest

@@ -15,7 +15,7 @@ def feed(interval: int = _DAY, partitions: int = 3, seconds_to_open: float = 0.0
     """Show how many files a feed writes, and how long a reader waits until they are open.
 
     Each commit (`interval` seconds after the last one) writes a file in each partition that it touches. A
-    reader opens each file once, by one request, and sends some requests at once.
+    reader opens each file once, by one request, and sends several requests at once.
     """
 
     def find(interval: int, partitions: int, seconds_to_open: float, at_once: int) -> Finding:
@@ -47,7 +47,7 @@ figures.waiting({{name: (num, ceil(num / at_once) * seconds_to_open) for name, n
 
 
 def log(table: Table) -> Lab:
-    """Show which files each version of a table has, and what a reader has to read to know that."""
+    """Show which files each version of a table has, and which log files a reader reads to know them."""
 
     def finding(version: int) -> Finding:
         segment = table.log.segment(version)
@@ -74,7 +74,7 @@ figures.reading(lives, table.log.listing(), needed, {version})"""
 
 
 def vacuum(table: Table) -> Lab:
-    """Show which versions of a table a vacuum would cost; nothing is deleted."""
+    """Show which versions of a table can't be read after a vacuum; nothing is deleted."""
 
     def find(days: int, retention: int, keep: tuple[int, ...]) -> Finding:
         plan = table.plan_vacuum(f"{retention} days", keep, at=datetime.now(UTC) + timedelta(days))

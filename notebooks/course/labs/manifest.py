@@ -1,4 +1,4 @@
-"""Lesson 09's lab: what a reader gets of a manifest that was generated during a compaction."""
+"""Lesson 09's lab: the rows that a reader gets from a manifest generated during a compaction."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,7 +7,7 @@ from compaction_kit.plan.plan import BinPlan
 from course import figures
 from course.lab import Choice, Finding, Lab, Steps
 
-# What happens after the compaction, as arguments of `read_manifest` that are true.
+# The events after the compaction, with the arguments of `read_manifest` that are True for each.
 _THEN: dict[str, tuple[str, ...]] = {
     "nothing more": (),
     "somebody adds the live files to the list": ("by_hand",),
@@ -20,15 +20,15 @@ _GROUPS = ("name", "num_rows", "old_rows", "new_rows", "num_gone")
 def read_manifest(
     plan: BinPlan, generated: int, appended: int = 0, by_hand: bool = False, vacuumed: bool = False
 ) -> pa.Table:
-    """Compute what a reader gets of a manifest that GENERATE made after some of a plan's batches.
+    """Compute the rows that a reader gets from a manifest that GENERATE made after some of a plan's batches.
 
-    Then the other batches are committed, a file with some rows is appended, somebody adds the live files that
-    aren't listed by hand, and VACUUM deletes all files that aren't live.
+    Then the other batches are committed and a file of `appended` rows is added. With `by_hand`, somebody adds
+    the missing live files to the manifest; with `vacuumed`, VACUUM deletes all files that aren't live.
 
     Returns:
-        One row per group of files: name ("not compacted", "batch 1" …, "appended"), num_rows (that the table
-        has), old_rows and new_rows (read from files before and after their compaction), num_gone (the listed
-        files that are no longer on disk).
+        One row per group of files: name ("not compacted", "batch 1" …, "appended"), num_rows (in the table),
+        old_rows and new_rows (read from files before and after their compaction), num_gone (listed files that
+        are no longer on disk).
     """
     sums = [("num_records", "sum"), ("num_files", "sum")]
     batches = plan.bins.group_by("batch_id").aggregate(sums).sort_by("batch_id").to_pylist()
@@ -46,7 +46,7 @@ def read_manifest(
 
 
 def explain(groups: pa.Table) -> str:
-    """Say what a reader gets, from what `read_manifest` returns, and from which files."""
+    """Say how many rows a reader gets, and from which files, from the result of `read_manifest`."""
     total, old, new, num_gone = (pc.sum(groups[name]).as_py() for name in _GROUPS[1:])
     lines = [f"The table has {total:,} rows, and the reader gets {old + new:,}."]
     if old:
@@ -57,7 +57,7 @@ def explain(groups: pa.Table) -> str:
 
 
 def manifest(plan: BinPlan) -> Lab:
-    """Show what a reader gets of a manifest that was generated during a compaction, which is not run."""
+    """Show the rows that a reader gets from a manifest generated during a compaction, which is not run."""
     last = len(plan.batches)
 
     def find(generated: int, appended: int, then: tuple[str, ...]) -> Finding:

@@ -1,4 +1,4 @@
-"""Labs of bins: how files are packed into them, and what a budget of bytes buys."""
+"""Labs of bins: how files are packed into bins, and what a budget of bytes saves."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ _SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 
 
 def packing(table: Table, where: str | None = None, size: int = 128 * KIB) -> Lab:
-    """Show how OPTIMIZE's packer takes one file after another, and what the two thresholds do to it.
+    """Show how OPTIMIZE packs one file after another, and how the two thresholds change the result.
 
-    The table has few files, or a condition on its partitions selects few. Both thresholds begin with a size
-    in bytes, 4 KiB to 1 MiB in steps of two.
+    Use a table with few files, or a condition on its partitions that selects few. Both thresholds begin at
+    `size` bytes, which is a power of two from 4 KiB to 1 MiB.
     """
     num_files = table.files(where=where).num_files
 
@@ -49,7 +49,7 @@ figures.packing(plan.steps, plan.thresholds.max_file_size, num_seen={num_seen})"
 
 
 def _step(steps: pa.Table, max_file_size: int, num_seen: int) -> str:
-    """What the packer does with the last of the files that it has seen."""
+    """Describe what the packer does with the last of the first `num_seen` files."""
     if not num_seen:
         return "No file has been looked at."
     sizes, outcomes, held = steps["size_bytes"].to_pylist(), steps["outcome"].to_pylist(), held_before(steps)
@@ -71,9 +71,9 @@ def _step(steps: pa.Table, max_file_size: int, num_seen: int) -> str:
 
 
 def budget(table: Table, column: str, max_file_size: int | str) -> Lab:
-    """Show what a compaction within a budget rewrites and saves, and how many files queries open then.
+    """Show what a compaction within a budget rewrites and saves, and how many files queries open afterwards.
 
-    Queries ask for a narrow range of a column; files can be packed by it too. The table is not compacted.
+    Queries ask for a narrow range of a column; files can be packed by that column too. Nothing is compacted.
     """
     orders = {"size, as OPTIMIZE": SIZE, "time of writing": INGEST, column: order_by(column)}
     whole = {one: table.plan_compaction(max_file_size=max_file_size, order=one) for one in orders.values()}

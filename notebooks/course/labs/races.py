@@ -19,7 +19,7 @@ def race(folder: str | Path, story: str = "append with append", spark: SparkSess
     Args:
         folder: The folder in which each story makes its table.
         story: The name of a story, from `writers.SCENARIOS`; nothing is played before the click.
-        spark: The session; None for that of `get_spark()`.
+        spark: The session; None for the session of `get_spark()`.
     """
     stories: dict[str, races.Story] = {}
     playing, error = Job(), parts.Text("error", "race-error")

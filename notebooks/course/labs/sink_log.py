@@ -16,7 +16,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 def log_files(policy: Policy, last: int) -> pa.Table:
-    """Return the files that a stream has written to its sink's log up to a batch, one a minute from 0 on.
+    """Return the files that a stream has written to its sink's log up to batch `last`, one batch a minute.
 
     Returns:
         One row per file, in order: name, first and batch (the first and the last batch whose entries it
@@ -37,7 +37,7 @@ def log_files(policy: Policy, last: int) -> pa.Table:
 
 
 def explain(policy: Policy, files: pa.Table) -> str:
-    """Say which of the files a reader needs, which may go, and what compaction has cost so far."""
+    """Say which files a reader needs, which files may be deleted, and what compaction has cost so far."""
     after = format_count(policy.min_batches_to_retain, "batch")
     rule = f"No compaction has {after} after it yet, so no file may go."
     if kept := policy.first_kept(len(files) - 1, policy.default_interval):

@@ -11,7 +11,7 @@ from compaction_kit.widgets.job import Job, attempt
 from course.lab import Choice, Finding, Lab, Steps, run
 
 _READERS = {"one task": False, "several tasks (repartition)": True}
-# Of the figure, in inches: that of two runs with 15 bins at once.
+# The figure's height in inches: enough for two runs with 15 bins at once.
 _HEIGHT = 6.5
 # OPTIMIZE's settings maxThreads and repartition.enabled.
 Setting = tuple[int, bool]
@@ -23,7 +23,7 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
     Args:
         measure: Runs OPTIMIZE on a fresh copy of a table with `max_threads` and `repartition` as
             the session's settings, and returns the result's timeline.
-        measured: The timelines that are known already, by setting; others are compared with the first.
+        measured: The timelines measured before, by setting; new ones are compared with the first of them.
     """
     known: dict[Setting, pa.Table | str] = dict(measured)
     first, running, call = next(iter(measured)), Job(), measure.__name__
@@ -39,7 +39,7 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
             running.start_next(lambda _: work(setting))
             return _compared(f"OPTIMIZE runs with {_name(setting)} …", call, known, [first])
         if isinstance(known[setting], str):
-            # Forgotten, so that the next choice of it tries again.
+            # Remove the error, so that the next choice of this setting tries again.
             raise CompactionKitError(known.pop(setting))
         return _compared(f"Measured: {_name(setting)}.", call, known, dict.fromkeys([first, setting]))
 
@@ -53,9 +53,9 @@ def slots(measure: Callable[[int, bool], pa.Table], measured: Mapping[Setting, p
 
 
 def bin_jobs(spark: SparkSession, path: str | Path) -> list[tuple[str, list[int]]]:
-    """What OPTIMIZE's Spark jobs for bins of a table are called, and the tasks of their stages, in order.
+    """Return the names of OPTIMIZE's Spark jobs for a table's bins, in order, and the tasks of their stages.
 
-    A shuffle has a stage that reads and one that writes, in one job or two. Spark Connect shows no jobs.
+    A shuffle has a stage that reads and a stage that writes, in one job or two. Spark Connect shows no jobs.
     """
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)  # type: ignore[union-attr]
     found, tracker = [], spark.sparkContext.statusTracker()
@@ -80,7 +80,7 @@ from compaction_kit import plots
 figure = plots.timelines({{{calls}}})
 figure.set_figheight({_HEIGHT})
 figure"""
-    # The lines run OPTIMIZE again, and would measure something else.
+    # Run the shown lines with the known timelines: they would run OPTIMIZE again, and measure other times.
     return Finding(sentence, run(code, {call: lambda *setting: known[setting]}), code)
 
 
