@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where each name is defined: it is imported when it is first used, so that the log can be read without
-# PySpark, and tables planned without Matplotlib and widgets.
+# The module of each name. It is imported at the first use, so that the log can be read without PySpark, and
+# tables planned without Matplotlib and widgets.
 _HOMES = {
     "audit": "audits",
     "find_sink_logs": "sinklog",

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if sys.stderr is None:  # closed by what started this program
         sys.stderr = io.StringIO()
-    # As Ctrl-C, which leaves nothing behind: so cron, systemd and Kubernetes end programs.
+    # Treat SIGTERM as Ctrl-C, which leaves nothing behind: cron, systemd and Kubernetes send it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
             print(f"The output can't be written ({error}): free space, and run it again.", file=sys.stderr)
-        # Python flushes stdout again when it exits: into a pipe that nobody reads.
+        # Python flushes stdout again at exit; it is replaced by a pipe that nobody reads.
         os.dup2(os.pipe()[1], sys.stdout.fileno())
         return NOT_DONE
 

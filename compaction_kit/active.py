@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def active_spark(given: SparkSession | None = None) -> SparkSession | None:
-    """Return a session, or, if there is none or it has ended, the one that runs in this process, if any."""
+    """Return the given session or, if there is none or it has ended, the one that runs in this process."""
     if given is not None and not hasattr(type(given), "sql"):
         raise InvalidArgumentError(f"spark={given!r} is no Spark session: give one, or leave it out.")
-    # Where nothing has imported PySpark, no session runs.
+    # If nothing has imported PySpark, no session runs.
     if "pyspark" not in sys.modules:
         return None
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     if given is None or _has_ended(given):
-        # An error if there is none, or if its Java has ended.
+        # This raises an error if there is no session, or if its Java has ended.
         with contextlib.suppress(PySparkException, OSError):
             given = SparkSession.active()
     return None if given is None or _has_ended(given) else given
@@ -32,7 +32,7 @@ def active_spark(given: SparkSession | None = None) -> SparkSession | None:
 def _has_ended(session: SparkSession) -> bool:
     from py4j.protocol import Py4JError
 
-    # Over Spark Connect it has no context.
+    # Over Spark Connect, a session has no context.
     if (context := getattr(session, "_sc", None)) is None:
         return session.is_stopped  # type: ignore[attr-defined]
     if context._jsc is None:
@@ -40,6 +40,6 @@ def _has_ended(session: SparkSession) -> bool:
     if (jvm := getattr(context._gateway, "proc", None)) is not None:
         return jvm.poll() is not None
     with contextlib.suppress(Py4JError, OSError):
-        # A Java that another program has started is asked, which takes longer.
+        # If another program has started Java, Java itself is asked, which takes longer.
         return bool(context._jsc.sc().isStopped())
     return True

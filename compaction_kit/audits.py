@@ -1,4 +1,4 @@
-"""Prove or refute, by reading rows, the commits which say that they rewrite files and change no data."""
+"""Prove or refute, by reading rows, commits that say that they rewrite files and change no data."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from compaction_kit.text import format_count, format_list, joined_lines
 from compaction_kit.times import now, to_instant
 
 REFUTED, UNREADABLE, GONE = "refuted", "can't be read", "files are gone"
-# In the order in which they are shown, with their words in the finding.
+# Outcomes in the order in which they are shown, with their words in the finding.
 _OUTCOMES = {REFUTED: "refuted", UNREADABLE: "unreadable", PROVED: "proved", GONE: "whose files are gone"}
 _COMMIT = (
     *("version", "timestamp", "operation", "engine"),
@@ -45,7 +45,7 @@ _MOST_ROWS = 50
 class Audit(TableRows):
     """Which rewrites have kept the rows; made by `audit`.
 
-    `at` says when. `to_dict()` is a receipt: versions, rows, hashes, readers and times as JSON values.
+    `at` is the audit's time. `to_dict()` is a receipt: versions, rows, hashes, readers and times as JSON.
     """
 
     at: datetime = field(kw_only=True)
@@ -69,7 +69,7 @@ class Audit(TableRows):
 
     @property
     def finding(self) -> str:
-        """What was found, as a sentence without its full stop."""
+        """The finding, as a sentence without full stop."""
         tables, counts = self.rows["version"].null_count, Counter(self.rows["outcome"].to_pylist())
         counts[UNREADABLE] -= tables
         found = format_list([f"{counts[one]:,} {words}" for one, words in _OUTCOMES.items() if counts[one]])
@@ -99,18 +99,18 @@ def audit(
 ) -> Audit:
     """Prove or refute each commit that rewrites files and says that it changes no data, whoever wrote it.
 
-    All file actions of such a commit have dataChange=false, as those of OPTIMIZE and REORG. Any writer may
-    set that and no reader checks it, so that nobody notices rows that the commit loses, doubles, changes or
-    brings back. The rows of the files that were live only before the commit, with their deletion vectors and
-    partition values of that time, are compared with the rows of the files that were live only after it, as
-    far as they are still there. Version 0 replaces nothing. Nothing is changed, and Spark is started only if
-    there are rows to read.
+    All file actions of such a commit have dataChange=false, as in OPTIMIZE and REORG. Any writer may set this
+    and no reader checks it, so nobody notices if the commit loses, doubles, changes or brings back rows. The
+    rows of the files that were live only before the commit, with their deletion vectors and partition values
+    of that time, are compared with the rows of the files that were live only after it, as far as they are
+    still there. Version 0 replaces nothing. Nothing is changed, and Spark is started only if there are rows
+    to read.
 
     Args:
         where: Tables, as for `survey`.
-        since: Commits before this time are left out; without a zone it is in the session's.
+        since: Commits before this time are left out; a time without a zone is in the session's time zone.
         progress: True for a progress bar, or a function that is called with the number of compared commits,
-            the number of all of them, and the table of the last one.
+            the number of all commits, and the table of the last one.
 
     Raises:
         InvalidArgumentError, TableNotFoundError, NotADeltaTableError, UnsupportedTableError: As for `survey`,
@@ -137,7 +137,7 @@ def audit(
 
 def rewrites(log: TransactionLog, since: datetime | None = None) -> pa.Table:
     """Return the rows of `TransactionLog.commits` that replace files and say that they change no data."""
-    # What creates a table, such as a clone, may say so too.
+    # Commits that create a table, such as a clone, may say so too.
     is_rewrite = ~pc.field("data_change") & (pc.field("version") > 0)
     is_rewrite &= pc.field("num_added") + pc.field("num_removed") > 0
     if since is not None:
@@ -148,7 +148,7 @@ def rewrites(log: TransactionLog, since: datetime | None = None) -> pa.Table:
 def _claims(
     name: str, place: str, spark: SparkSession | None, since: datetime | None
 ) -> list[tuple[Any, Facts]]:
-    """Return a row per rewrite of a table; those without an outcome are to be compared."""
+    """Return a row per rewrite of a table; rows without an outcome must be compared."""
     row, handle = dict.fromkeys(ROW.names) | {"table": name}, None
     try:
         handle = open_table(place, spark).handle.listed()

@@ -1,4 +1,4 @@
-"""A compaction as planned: it explains and draws itself, and `run` does it."""
+"""A planned compaction, which explains, draws and runs itself."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ from compaction_kit.records import plain
 from compaction_kit.retention import LOG_PROPERTY
 from compaction_kit.text import format_count, format_size, joined_lines, parse_count, parse_size
 
-# "auto" tries them in this order; what one leaves alone, the next one rewrites.
+# "auto" tries them in this order; bins that one leaves alone go to the next one.
 STRATEGIES = (Arrow(), Optimize(), Rewrite())
 PROOF_READERS = (compare_quickly,)
 _STORED = (
@@ -53,7 +53,7 @@ class CompactionPlan(BinPlan):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before the plan is run, a sentence each; also in `explain()`."""
+        """Warnings to read before the plan is run, one sentence each; also in `explain()`."""
         sentences, limits = list[str](), self.thresholds
         lower, upper = limits.min_file_size, limits.target_file_size
         if lower > upper and not self.sorts_rows:
@@ -74,7 +74,7 @@ class CompactionPlan(BinPlan):
 
     @cached_property
     def _cleans_log_at(self) -> int | None:
-        """The version of the run after which the plan's can't be read any more; None if it can."""
+        """The run's version that makes the planned version unreadable; None if it stays readable."""
         properties = self.source.snapshot.metadata.configuration
         text = properties.get("delta.checkpointInterval", "10")
         interval = int(text) if text.isdecimal() else 0
@@ -89,7 +89,7 @@ class CompactionPlan(BinPlan):
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """OPTIMIZE's predicted result row, as far as it can be known before."""
+        """OPTIMIZE's predicted result row, as far as it can be known before the run."""
         return metrics(self)
 
     @property
@@ -105,7 +105,7 @@ class CompactionPlan(BinPlan):
 
     @property
     def cost(self) -> Cost:
-        """What a run by "auto" would take now, predicted from the last runs on this machine.
+        """The cost of a run by "auto" now, predicted from the last runs on this machine.
 
         Without such runs, some files are read and written in memory, for a second; Spark isn't started.
         """
@@ -130,23 +130,23 @@ class CompactionPlan(BinPlan):
     def amplification(
         self, append_bytes: int | str, times: int = 10, min_cube_size: int | str | None = None
     ) -> pa.Table:
-        """Compute what more appends to a clustered table cost, if OPTIMIZE runs after each; changes nothing.
+        """Compute the cost of more appends to a clustered table if OPTIMIZE runs after each; changes nothing.
 
-        The first append comes after this plan has run. Which files OPTIMIZE rewrites follows from their sizes
-        by its own rule (ClusteringStrategy.applyMinZCube). The sizes of the files that it writes are
-        predicted (`size_basis`), so `bytes_rewritten` is as exact as they are, and a cube near the limit may
-        be complete one append earlier or later. New files have the plan's target size.
+        The first append comes after this plan has run. OPTIMIZE's own rule selects files by their sizes
+        (ClusteringStrategy.applyMinZCube). The sizes of the files that it writes are predicted
+        (`size_basis`), so `bytes_rewritten` is as exact as these, and a cube near the limit may be complete
+        one append earlier or later. New files have the plan's target size.
 
         Args:
             append_bytes: Bytes of the files that each append adds, or text such as "1 GiB".
             times: How many appends.
-            min_cube_size: From which size on cubes are complete and left alone; None: as in the session
+            min_cube_size: The size from which cubes are complete and left alone; None: as in the session
                 (spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize.threshold).
 
         Returns:
             One row per append with its OPTIMIZE, int64. Columns: append (from 1), bytes_appended,
             bytes_rewritten (of the files that OPTIMIZE removes), num_complete_cubes and num_partial_cubes
-            (after it; without those of other clustering columns).
+            (after OPTIMIZE; without cubes of other clustering columns).
 
         Raises:
             InvalidArgumentError: The table isn't clustered, or a size can't be used.
@@ -179,17 +179,17 @@ class CompactionPlan(BinPlan):
         the commit stays and the error says that it isn't proved.
 
         Args:
-            strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by Delta; it alone
-                runs other orders and budgets, and leaves to OPTIMIZE what it can't rewrite. "optimize" is
+            strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by Delta; only it
+                runs other orders and budgets, and OPTIMIZE gets bins that it can't rewrite. "optimize" is
                 Delta's OPTIMIZE, with the session's other settings. "rewrite" is Delta's overwrite with
                 dataChange=false, of the whole partitions in which there are bins. "auto" is arrow if that can
                 rewrite the table, else optimize; the result says why. A purge has one strategy, "reorg".
-            verify: Compare the rows of the files that are replaced and of those that replace them.
+            verify: Compare the rows of the replaced files and of the files that replace them.
             progress: True for a bar, or a callable that takes an `execute.Progress`; an exception that it
                 raises cancels the run.
 
         Returns:
-            What was done, read from the log.
+            The result, read from the log.
 
         Raises:
             InvalidArgumentError: The strategy is unknown or doesn't run such a plan.
@@ -209,7 +209,7 @@ class CompactionPlan(BinPlan):
     def plot(self) -> "plots.Chart":
         """Draw the sizes now and as predicted on one scale, and the bins as packed bars.
 
-        Of a clustered table, draw its cubes, and which values of the first clustering column each file has.
+        For a clustered table, draw its cubes, and the values of the first clustering column in each file.
         """
         parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, self.plot_sizes)]
         if self.clustered_by:
@@ -221,7 +221,7 @@ class CompactionPlan(BinPlan):
         return plots.stacked(parts)
 
     def plot_cubes(self, figure: "plots.Chart | None" = None) -> "plots.Chart":
-        """Draw the cubes of a clustered table alone, as large as `plot_sizes`."""
+        """Draw only the cubes of a clustered table, as large as `plot_sizes`."""
         size = plots.SIZES_WIDTH, plots.BEFORE_AFTER_HEIGHT
         figure = figure or plots.Chart(figsize=size, layout="constrained")
         return plots.cubes(self.cubes, self.planner.rules.cubes.complete, figure)
@@ -229,7 +229,7 @@ class CompactionPlan(BinPlan):
     def plot_sizes(
         self, former: "CompactionPlan | None" = None, figure: "plots.Chart | None" = None
     ) -> "plots.Chart":
-        """Draw the sizes alone, and those after another plan of the same files as an outline."""
+        """Draw only the sizes, with the sizes after another plan of the same files as an outline."""
         return plots.before_after(
             self.source.sizes,
             None if self.is_empty else self.sizes_after,
@@ -241,7 +241,7 @@ class CompactionPlan(BinPlan):
         )
 
     def plot_bins(self, figure: "plots.Chart | None" = None) -> "plots.Chart":
-        """Draw the bins alone."""
+        """Draw only the bins."""
         outputs, limit = self.outcome.bytes_added, self.thresholds.max_file_size
         limit = self.planner.rules.cubes.most if self.clustered_by else limit
         return plots.bins(self.files, outputs, limit, bin_names(self), bin_limit(self), figure=figure)

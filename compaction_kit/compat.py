@@ -1,7 +1,7 @@
-"""What differs between the releases of Spark and Delta: no other module asks for a version.
+"""Hide the differences between releases of Spark and Delta: no other module asks for a version.
 
-The kit runs on Delta 3.3 with Spark 3.5, 4.0 with 4.0, 4.3 with 4.1 and 4.4 with 4.2. Each function names
-the release that brought what it hides.
+The kit runs on Delta 3.3 with Spark 3.5, 4.0 with 4.0, 4.3 with 4.1 and 4.4 with 4.2. Each function names the
+release that introduced the difference.
 """
 
 import contextlib
@@ -23,26 +23,26 @@ from pyspark.sql.types import DataType, StructType, _parse_datatype_string
 
 from compaction_kit.errors import SessionError
 
-# The logger by which PySpark logs the errors that it raises: its own kind since Spark 4.0.
+# The logger with which PySpark logs the errors that it raises: its own class since Spark 4.0.
 error_logger: Callable[[str], logging.Logger]
 try:
     from pyspark.logger import PySparkLogger
 
-    # Not logging.getLogger: with a logger that it made, PySpark would raise a TypeError at each later error.
+    # Not logging.getLogger: with its logger, PySpark would raise a TypeError at each later error.
     error_logger = PySparkLogger.getLogger
 except ImportError:
     error_logger = logging.getLogger
 
-# PySpark's active session is the process's own.
+# PySpark has one active session per process.
 _ACTIVATING = threading.Lock()
-# Hadoop's release to that of the SDK for its S3A; 3.4.1 names 2.24.6, whose transfer manager is unpublished.
+# Hadoop's releases, and the SDK's for their S3A; 3.4.1 names 2.24.6, without a published transfer manager.
 _SDKS = {"3.4.1": "2.24.8", "3.4.2": "2.29.52", "3.5.0": "2.35.4"}
 
 
 def java_releases() -> tuple[int, int | None]:
     """Return the oldest and newest release of Java that the installed Spark runs on; None for no newest."""
     spark = _release(pyspark.__version__)
-    # Before Spark 4.2 Hadoop calls Subject.getSubject, which Java 23 took away.
+    # Before Spark 4.2 Hadoop calls Subject.getSubject, which Java 23 removed.
     return 17 if spark >= (4, 0) else 8, None if spark >= (4, 2) else 22
 
 
@@ -58,10 +58,10 @@ def check_pair() -> None:
 
 
 def s3_packages() -> list[str]:
-    """Return the Maven coordinates of S3A and of the release of Amazon's SDK that it is built for.
+    """Return the Maven coordinates of S3A and of the release of Amazon's SDK for it.
 
     Raises:
-        SessionError: PySpark's Hadoop is older than 3.4, or is not known here.
+        SessionError: PySpark's Hadoop is older than 3.4, or is unknown.
     """
     jars = Path(pyspark.__file__).with_name("jars")
     hadoop = next((path.stem.rpartition("-")[2] for path in jars.glob("hadoop-client-api-*.jar")), "unknown")
@@ -81,14 +81,14 @@ def has_jvm(spark: SparkSession) -> bool:
 
 
 def compute(rows: DataFrame) -> None:
-    """Plan a query and compute its rows in the JVM, without a write, which deletion vectors make fail."""
-    # `rows` itself would keep its plan and its shuffles for the next run.
+    """Plan a query and compute its rows in the JVM, without a write, which fails with deletion vectors."""
+    # `rows` itself would keep its plan and shuffles for the next run.
     rows.select("*")._jdf.queryExecution().toRdd().count()
 
 
 def inheriting_thread(spark: SparkSession, body: Callable[[], None]) -> threading.Thread:
-    """Return a daemon thread with the Spark properties or tags of this one."""
-    # Only over Spark Connect it needs the session, which Spark 3.5 doesn't take.
+    """Return a daemon thread with the Spark properties or tags of the current thread."""
+    # InheritableThread needs the session only over Spark Connect, and Spark 3.5 doesn't accept it.
     session = {} if has_jvm(spark) else {"session": spark}
     return InheritableThread(target=body, daemon=True, **session)
 
@@ -124,7 +124,7 @@ def enforces_retention(spark: SparkSession | None) -> bool:
 
 
 def groups_by_type(spark: SparkSession | None) -> bool:
-    """Return whether OPTIMIZE can compare partition values as typed, not as written: since Delta 4.3."""
+    """Return whether OPTIMIZE can compare partition values by type, not as text: since Delta 4.3."""
     return _delta_since(spark, (4, 3))
 
 
@@ -140,13 +140,13 @@ def snapshot_at(spark: SparkSession, delta_log: Any, table_version: int, none: A
 
 
 def changes_from(spark: SparkSession, delta_log: Any, table_version: int, none: Any) -> Any:
-    """Return an iterator over the commits from a version on; takes a catalog's table since Delta 4.1."""
+    """Return an iterator over the commits from a version on; its method has a catalog's table since 4.1."""
     catalog_table = (none,) if _delta_since(spark, (4, 1)) else ()
     return delta_log.getChanges(table_version, *catalog_table, False)
 
 
 def session_class(spark: SparkSession) -> Any:
-    """Return the Java class of sessions, in a package of its own since Spark 4.0."""
+    """Return the Java class of sessions, which has a separate package since Spark 4.0."""
     package = "org.apache.spark.sql.classic" if _release(spark.version) >= (4, 0) else "org.apache.spark.sql"
     return java_class(spark, f"{package}.SparkSession")
 
@@ -168,14 +168,14 @@ def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def metadata_column(rows: DataFrame) -> Column:
-    """Return the column of file metadata, also beside one of that name: in Python since Spark 4.0."""
+    """Return the column of file metadata, even if a column has its name: in Python since Spark 4.0."""
     if hasattr(rows, "metadataColumn"):
         return rows.metadataColumn("_metadata")
     return Column(rows._jdf.metadataColumn("_metadata"))
 
 
 def parse_ddl(columns: str) -> DataType:
-    """Parse columns such as "origin STRING, day DATE", or a type; its method is public since Spark 4.0."""
+    """Parse columns such as "origin STRING, day DATE", or a type; the method is public since Spark 4.0."""
     if hasattr(StructType, "fromDDL"):
         return StructType.fromDDL(columns)
     return _parse_datatype_string(columns)
@@ -186,6 +186,6 @@ def _release(text: str) -> tuple[int, ...]:
 
 
 def _delta_since(spark: SparkSession | None, release: tuple[int, int]) -> bool:
-    """Return whether Delta is of a release or newer; an unknown one is taken for the newest."""
+    """Return whether Delta has a release or a newer one; an unknown release counts as the newest."""
     found = delta_version(spark)
     return found is None or _release(found) >= release

@@ -31,13 +31,13 @@ from compaction_kit.text import GIB, MIB, format_count, format_range, format_siz
 
 
 class _Amounts(NamedTuple):
-    """What takes time in a run, its proof or a sample."""
+    """The amounts that take time in a run, its proof or a sample."""
 
     sessions: float = 0
     first_runs: float = 0
     runs: float = 0
     files_written: float = 0
-    # Of each file; its footer takes as long as three more.
+    # Columns of all files; a footer takes as long as three columns.
     columns: float = 0
     # Millions of values that are decoded, GiB read or written with these, and GiB that are copied.
     values: float = 0
@@ -46,9 +46,9 @@ class _Amounts(NamedTuple):
     requests: float = 0
 
 
-# Keys of `_RATES`, and the file with what runs took.
+# Keys of `_RATES`, and the file with the amounts and times of earlier runs.
 _PROOF, _SAMPLE, _KEPT = "proof", "sample", "rates.json"
-# Seconds of one of each on one core, as far as no run shows them; measured by `benchmarks` compact and cost.
+# Seconds per unit of each amount on one core, without earlier runs; by `benchmarks` compact and cost.
 _RATES = {
     "arrow": _Amounts(5, 4, 0.3, 0.00045, 0.00002, 0.015, 0.5, 0.33, 0.05),
     "optimize": _Amounts(5, 10, 0.8, 0.07, 0.00006, 0.12, 3, 3, 0.05),
@@ -57,21 +57,21 @@ _RATES = {
     _PROOF: _Amounts(0, 0.6, 0.2, 0, 0.00004, 0.01, 0.3, 0.1, 0.05),
     _SAMPLE: _Amounts(0, 0, 0, 0, 0.00004, 0.02, 1, 0, 0.05),
 }
-# How far off, as logarithms: the built-in rates on another machine, a run from like ones, a sample from runs.
+# Errors, as logarithms: of the built-in rates on another machine, among similar runs, of a sample.
 _UNKNOWN, _RUNS_DIFFER, _SAMPLES_DIFFER = math.log(2), 0.25, 0.4
-# Runs that are kept of each strategy, seconds and files of a sample, and the bytes of a value and the columns
-# of a file where they aren't known.
+# Runs kept per strategy, seconds and files of a sample, and the bytes per value and columns per file where
+# these are unknown.
 _MOST_RUNS, _SAMPLE_SECONDS, _SAMPLE_FILES, _BYTES_A_VALUE, _COLUMNS = 12, 1.0, 1_000, 4, 7
-# Of all tasks together on a store; the bytes of a GET to decode and to compare, and of a part of an upload.
+# Requests of all tasks at once; bytes of a GET for decoding and for comparing, and of an upload's part.
 _REQUESTS_AT_ONCE, _GET_BYTES, _BLOCK_BYTES, _PART_BYTES = 64, 32 * MIB, 8 * MIB, 10 * MIB
-# What a task holds at first, and more at most to decode; the driver, and more for each file. And what Java
-# holds for each output that Spark writes, up to its heap.
+# Memory of a task at first, and the most that decoding adds; of the driver at first, and for each file.
+# On the second line: Java's memory for each output that Spark writes, up to the heap.
 _TASK_BYTES, _DECODED_BYTES, _DRIVER_BYTES, _ACTION_BYTES = 150 * MIB, 400 * MIB, 200 * MIB, 6 << 10
 _OUTPUT_BYTES, _HEAP_BYTES = 40 * MIB, 4 * GIB
-# What was done, in the order of `_Amounts`, and the seconds that it took; of each table, once.
+# A sample's amounts, in the order of `_Amounts`, and its seconds; sampled once per table.
 _Sample = tuple[np.ndarray, float]
 _SAMPLES: dict[tuple[str, str], _Sample] = {}
-# Strategies that have run in this process, and what is new of Spark's ones after arrow alone.
+# Strategies that have run in this process, and the share that is new in Spark's ones after only arrow ran.
 RAN: set[str] = set()
 _AFTER_ARROW = 0.5
 _LEARNING = threading.Lock()
@@ -79,16 +79,16 @@ _LEARNING = threading.Lock()
 
 @dataclass(frozen=True, repr=False)
 class Cost(Record):
-    """What a run will take; its proof reads the files that the run reads and those that it writes.
+    """The predicted cost of a run; its proof reads the files that the run reads and writes.
 
     Attributes:
         strategy: "arrow", "optimize" (", sorting" if it sorts rows), "rewrite" or "reorg".
         files_read, files_written, bytes_read, bytes_written: Of data files; bytes written are predicted.
-        requests, proof_requests: For data files on an object store, about; 0 on a disk.
-        seconds, proof_seconds: A range, from and to, which holds about two times out of three.
-        memory: Bytes that the driver and all tasks hold at most, about.
-        basis: What the seconds are predicted from.
-        amounts: What takes time in the run and in its proof, in the order of `_Amounts`.
+        requests, proof_requests: Approximate requests for data files on an object store; 0 on a disk.
+        seconds, proof_seconds: A range, from and to, that is right for about two of three runs.
+        memory: The approximate most bytes that the driver and all tasks hold.
+        basis: The data from which the seconds are predicted.
+        amounts: The amounts that take time in the run and in its proof, in the order of `_Amounts`.
     """
 
     strategy: str
@@ -110,18 +110,18 @@ class Cost(Record):
         return float(low), float(high)
 
     def price(self, per_gib: float = 0.0, per_hour: float = 0.0) -> tuple[float, float]:
-        """Return what run and proof cost, from and to, by prices of a GiB read or written and of an hour."""
+        """Return the price of run and proof, from and to, by prices per GiB read or written and per hour."""
         per_gib, per_hour = parse_number(per_gib, "per_gib"), parse_number(per_hour, "per_hour")
         (low, high), gib = self.total(), 2 * (self.bytes_read + self.bytes_written) / GIB
         return per_gib * gib + per_hour * low / 3600, per_gib * gib + per_hour * high / 3600
 
     def facts(self) -> dict[str, str]:
-        """Return the cost for people: names and values."""
+        """Return the cost as readable text: names and values."""
         both = f"{format_size(self.bytes_read)} → about {format_size(self.bytes_written)}"
         return {"bytes": both, "takes": str(self), "predicted from": self.basis}
 
     def in_words(self, verify: bool = True) -> str:
-        """Say what the run takes, and its proof, if there is one."""
+        """Return the cost of the run, and of its proof if there is one, as text."""
         if not self.files_read:
             return "no time, as there is nothing to do"
         text = f"about {format_range(*self.seconds)}"
@@ -135,9 +135,9 @@ class Cost(Record):
 
 @dataclass(frozen=True)
 class _Work:
-    """What earlier runs took, and what a run does, besides its files and bytes.
+    """Earlier runs, and the properties of a run besides its files and bytes.
 
-    `copied` is the share of the bytes in row groups that are copied as they are, `largest` the share of the
+    `copied` is the share of the bytes in row groups that are copied unchanged, `largest` the share of the
     largest bin. `new_session` says whether Spark starts, `first_run` which share of the code is new to Java.
     """
 
@@ -162,8 +162,8 @@ def predict_cost(
 ) -> Cost:
     """Predict the cost of a compaction from its numbers of files and bytes, for files of equal size.
 
-    Only the times that runs have kept are read, and the session is taken to be there. `strategy` is "arrow",
-    "optimize", "rewrite" or "reorg"; `remote` says whether the table is on an object store.
+    Only the kept times of runs are read, and a running session is assumed. `strategy` is "arrow", "optimize",
+    "rewrite" or "reorg"; `remote` says whether the table is on an object store.
     """
     is_copied = strategy == "arrow" and not remote and bytes_read >= WHOLE_BYTES * files_read
     work = _Work(_kept(), bytes_read / _BYTES_A_VALUE, _COLUMNS, float(is_copied), 1 / max(files_written, 1))
@@ -171,7 +171,7 @@ def predict_cost(
 
 
 def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: bool = True) -> Cost:
-    """Predict what a plan's run takes, and read some files for that, if it may; see `CompactionPlan.cost`."""
+    """Predict the cost of a plan's run, with a sample of files if it may read; see `CompactionPlan.cost`."""
     if strategy == "auto":
         refused = refuse_table(handle.session, plan, False)
         strategy = "reorg" if plan.is_purge else "optimize" if refused else "arrow"
@@ -205,7 +205,7 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
 
 
 def _new_share(strategy: str) -> float:
-    """Return which share of a strategy's first run is new to this process's Java."""
+    """Return the share of a strategy's code that this process's Java has not run yet."""
     if strategy in RAN or RAN - {"arrow"}:
         return 0
     return _AFTER_ARROW if RAN else 1
@@ -214,10 +214,10 @@ def _new_share(strategy: str) -> float:
 def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work: _Work) -> Cost:
     files_read, bytes_read, files_written, bytes_written = sums
     files, size_bytes = files_read + files_written, bytes_read + bytes_written
-    # A HEAD, and a GET or a PUT; Hadoop's S3A looks twice more at what it writes.
+    # A HEAD, and a GET or a PUT; Hadoop's S3A sends two more requests for a file that it writes.
     more = bytes_read // _GET_BYTES + bytes_written // _PART_BYTES + 2 * files_written * (strategy != "arrow")
     requests = (2 * files + more, 2 * (files + size_bytes // _BLOCK_BYTES)) if remote else (0, 0)
-    # Tasks work side by side: on a disk "arrow" cuts bins, but not those that it copies.
+    # Tasks run in parallel: on a disk "arrow" cuts bins, except bins that it copies.
     is_cut = strategy == "arrow" and not remote and not work.copied
     run, proof = max(1 / work.cores, 0 if is_cut else work.largest), max(1 / work.cores, work.largest / 2)
     columns, values = work.columns + 3, (1 - work.copied) * work.values / 1e6
@@ -246,7 +246,7 @@ def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work:
 
 
 def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
-    """Keep what a run took, if it did what was predicted; returns the result with what was predicted."""
+    """Keep the time of a run that did what was predicted; returns the result with the prediction."""
     if result.strategy != cost.strategy.partition(",")[0]:
         return result
     RAN.add(cost.strategy)
@@ -267,7 +267,7 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
 
 
 def _seconds(key: str, amounts: _Amounts, work: _Work) -> tuple[tuple[float, float], str]:
-    """Return the seconds of amounts, from and to, and what they are predicted from."""
+    """Return the seconds of amounts, from and to, and the basis of the prediction."""
     rates = np.array(_RATES.get(key, _RATES["optimize"]))
     parts = np.array(amounts) * rates
     expected = float(parts.sum())
@@ -277,9 +277,9 @@ def _seconds(key: str, amounts: _Amounts, work: _Work) -> tuple[tuple[float, flo
         basis = f"the last {format_count(len(runs), 'run').removeprefix('1 ')} on this machine"
         parts_of_runs = runs[:, :-1] * rates
         expected_of_runs = parts_of_runs.sum(axis=1)
-        # How many times as long runs took as by the built-in rates, as logarithms: errors are factors.
+        # Factors between runs and the built-in rates, as logarithms, because errors are factors.
         slower = np.log(runs[:, -1] / expected_of_runs)
-        # The more of its time went into the same parts, the more a run counts.
+        # A run counts more if more of its time went into the same parts.
         shares_of_runs = parts_of_runs / expected_of_runs[:, np.newaxis]
         alike = np.minimum(shares_of_runs, parts / expected).sum(axis=1)
         certainty = (alike / _RUNS_DIFFER) ** 2
@@ -288,7 +288,7 @@ def _seconds(key: str, amounts: _Amounts, work: _Work) -> tuple[tuple[float, flo
         done, spent = work.sample
         slower = np.log([spent / np.dot(_RATES[_SAMPLE], done)])
         certainty = np.array([1 / _SAMPLES_DIFFER**2])
-    # The built-in rates count as one measurement more.
+    # The built-in rates count as one more measurement.
     total = 1 / _UNKNOWN**2 + certainty.sum()
     middle = expected * math.exp(certainty @ slower / total)
     factor = math.exp(math.sqrt(1 / total + _RUNS_DIFFER**2))
@@ -298,7 +298,7 @@ def _seconds(key: str, amounts: _Amounts, work: _Work) -> tuple[tuple[float, flo
 def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
     """Read and write the first rows of some of a plan's files in memory, for a second."""
     source, store, end = plan.source, plan.source.snapshot.store, time.perf_counter() + _SAMPLE_SECONDS
-    # Other threads of a notebook may be busy, so only this one's own time counts; on a store, it waits.
+    # On a disk, only this thread's own time counts, as others may be busy; on a store, waiting counts too.
     clock = time.thread_time if store.is_local else time.perf_counter
     key, start, done = (store.root, source.snapshot.metadata.id), clock(), np.array(_Amounts(), float)
     positions = plan.members[0][:: plan.num_files_removed // _SAMPLE_FILES + 1]
@@ -318,7 +318,7 @@ def _sample(plan: BinPlan, may_read: bool) -> _Sample | None:
 
 
 def _kept() -> dict[str, list[list[float]]]:
-    """Return what the last runs of each strategy took: one list a run, of amounts and seconds."""
+    """Return the amounts and seconds of each strategy's last runs: one list per run."""
     with contextlib.suppress(OSError, *DAMAGE):
         kept = json.loads((cache_folder() / _KEPT).read_text(encoding="utf-8"))
         for runs in kept.values():

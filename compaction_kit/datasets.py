@@ -1,7 +1,7 @@
 """Make tables with many small files to practise on: real flights, or tables of a chosen shape.
 
-The tables are written as by many ingestion jobs: without Spark, a few small Parquet files per commit
-(here with the deltalake package).
+The tables look as if many ingestion jobs had written them: each commit adds a few small Parquet files. The
+deltalake package writes them, without Spark.
 """
 
 import importlib.util
@@ -36,7 +36,7 @@ def flights(path: str | Path, progress: _Progress = lambda commits: None) -> str
     """Make a table of the 336,776 flights that left New York in 2013, and return its path.
 
     It is partitioned by origin, and has 1,095 files: one per day and airport, added by 365 commits.
-    `progress` is called with the number of commits so far; what it raises ends the work, and undoes it.
+    `progress` is called with the number of commits so far; an exception of it ends and undoes the work.
 
     Raises:
         InvalidArgumentError: The folder exists and is not empty.
@@ -136,7 +136,7 @@ def _ingest(path: str | Path, schema: pa.Schema, partition_by: list[str], commit
     from deltalake import DeltaTable
 
     folder, is_mine = Path(path), False
-    # As Delta on Spark; deltalake's default of 100 makes many commits take twice as long.
+    # As in Delta on Spark; deltalake's default of 100 makes many commits take twice as long.
     checkpoints = {"delta.checkpointInterval": "10"}
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -22,7 +22,7 @@ Where = str | Path | Table | Iterable[str | Path | Table]
 
 
 class Discovered(NamedTuple):
-    """The name and the location of each table; and what isn't one, each as in "sales.recent is a view"."""
+    """The name and the location of each table; and what was skipped, such as "sales.recent is a view"."""
 
     tables: list[tuple[str, str]]
     skipped: list[str]
@@ -36,7 +36,7 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
 
     Args:
         root: A folder, as a path or URI; or a schema, catalog.schema or catalog of the session, such as
-            "spark_catalog.default" or "lake.`2024-05`". What doesn't exist has no tables.
+            "spark_catalog.default" or "lake.`2024-05`". A root that doesn't exist has no tables.
         spark: The session whose catalog is used; None for the active session, if any.
 
     Returns:
@@ -65,7 +65,7 @@ def look_for_tables(root: str | Path, spark: SparkSession | None = None) -> Disc
 
 
 def discover(where: Where, spark: SparkSession | None) -> tuple[str, Discovered]:
-    """Return what to survey in words, and the tables; see `survey` for `where` and the errors."""
+    """Return a text that names what to survey, and the tables; see `survey` for `where` and errors."""
     is_list = isinstance(where, Iterable) and not isinstance(where, (str, bytes))
     given: Sequence[Any] = [*where] if is_list else [where]  # type: ignore[misc]
     names = [one.name if isinstance(one, Table) else one for one in given]

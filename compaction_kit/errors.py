@@ -11,17 +11,17 @@ from itertools import takewhile
 
 import pyarrow as pa
 
-# What parsing a damaged file raises; RecursionError if JSON is nested thousands deep.
+# Errors that parsing a damaged file raises; RecursionError if JSON is nested thousands deep.
 DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException,
 )  # fmt: skip
 _MOST_SHOWN, _MOST_OF_LINE = 200, 300
-# The text of an error without a message; the second is PySpark 3.5's.
+# The text of an error without a message; "None" in PySpark 3.5.
 _NO_MESSAGE = ("", "None")
-# What py4j puts before the error of Java.
+# The text that py4j puts before Java's error.
 _PY4J = re.compile(r"^An error occurred while calling .*\n: (?:[\w.$]+: )?")
 _CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+: )?(.*\S)", re.MULTILINE)
-# What Python raised in a worker, after the lines of its stack; Spark 3.5 has its own exception's name before.
+# Python's error in a worker, after the lines of its stack; in Spark 3.5 after Spark's exception name.
 _RAISED = re.compile(
     r"^(?:.*: )?( *)Traceback \(most recent call last\):\n(?:\1[ \t].*\n)*\1(?:\w+\.)*(\S.*)", re.MULTILINE
 )
@@ -29,7 +29,7 @@ _RAISED = re.compile(
 _FILE = re.compile(r"(?:^|[\s'\"(])(?:[a-z][a-z0-9+.-]*:)?/+[^\s/]+/")
 # From here on, Spark's messages hold only codes, positions and plans.
 _CODES = re.compile(r"\.?\s*SQLSTATE:.*", re.DOTALL)
-# The view by which PySpark replaces {table} in SQL.
+# The name of the view with which PySpark replaces {table} in SQL.
 _VIEW = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
 
 
@@ -39,7 +39,7 @@ def show_value(value: object) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return an error's first line, shortened, or its class; of Java the outermost, unlike `reason_of`."""
+    """Return an error's shortened first line, or its class; for Java the outermost, unlike `reason_of`."""
     text = _PY4J.sub("", str(error)).strip()
     line = type(error).__name__ if text in _NO_MESSAGE else text.splitlines()[0].rstrip(".")
     return line if len(line) <= _MOST_OF_LINE else f"{line[:_MOST_OF_LINE]} …"
@@ -57,13 +57,13 @@ def one_line(text: str) -> str:
 
 def reason_of(error: BaseException) -> str:
     """Return the line of an error of Spark or Java that says what was wrong, without full stop."""
-    # What Python raised in a worker, the innermost cause with a file, Spark's outermost, the innermost.
+    # The order: Python's error in a worker, the innermost cause with a file, Spark's outermost, innermost.
     text = type(error).__name__ if str(error) in _NO_MESSAGE else str(error)
     causes = [line for _, line in _RAISED.findall(text)] or _CAUSE.findall(text)
     with_file = [cause for cause in causes if _FILE.search(cause)][-1:]
     of_spark = [cause for cause in causes if cause.startswith("[")]
     line = (with_file or of_spark or causes[-1:] or text.strip().splitlines() or ["it did not say why"])[0]
-    # After a colon the columns or the types are in the next lines.
+    # After a colon, the next lines name the columns or the types.
     if line.endswith(":"):
         more = re.split(r"SQLSTATE|\n\tat |\nCaused by", text.partition(line)[2])[0]
         line = " ".join([line, *more[:_MOST_OF_LINE].split()])
@@ -73,7 +73,7 @@ def reason_of(error: BaseException) -> str:
 class CompactionKitError(Exception):
     """Base class of all errors that this package raises, without Java's stack traces.
 
-    `__context__` has what Spark, Delta, a library or the caller's own code raised.
+    `__context__` has the error of Spark, Delta, a library or the caller's own code.
     """
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class CompactionKitError(Exception):
         return " ".join(super().__str__().splitlines())
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython prints: the caller's own lines, and the sentence."""
+        """Return the lines that IPython prints: the caller's own lines, and the sentence."""
         found = traceback.extract_tb(self.__traceback__)
         frames = [frame for frame in found if f"{os.sep}IPython{os.sep}" not in frame.filename]
         package = os.path.dirname(__file__)
@@ -99,7 +99,7 @@ class TableNotFoundError(CompactionKitError, FileNotFoundError):
 
 
 class StorageError(CompactionKitError, OSError):
-    """The storage that a table is on can't be reached, or refuses: network, credentials, permissions."""
+    """A table's storage can't be reached, or refuses access: network, credentials, permissions."""
 
 
 class NotADeltaTableError(CompactionKitError):
@@ -131,7 +131,7 @@ class StalePlanError(CompactionKitError):
 
     @classmethod
     def at(cls, planned: int, latest: int) -> "StalePlanError":
-        """Return the error of a plan whose table has a later version by now, or another of that number."""
+        """Return the error for a plan if the table has a later version now, or a new one of that number."""
         changed = f"The plan was made at version {planned} and the table is at {latest}"
         if latest == planned:
             changed = f"The table was created again since the plan was made, with another version {latest}"
@@ -155,7 +155,7 @@ class VerificationError(CompactionKitError):
 
 
 class SessionError(CompactionKitError):
-    """There is no Spark session that reads Delta, and none could be started."""
+    """No Spark session can read Delta, and none could be started."""
 
 
 class MissingDependencyError(CompactionKitError, ImportError):

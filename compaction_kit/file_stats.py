@@ -47,7 +47,7 @@ class FileStats(Record):
     ) -> FileStats:
         """Return the statistics of some files of a version, from their bytes and the files per partition."""
         small = sizes[sizes < small_file_size]
-        # A file that is live with another deletion vector is no waste.
+        # A file that is also live, with another deletion vector, is not counted: VACUUM keeps it.
         is_live = pc.is_in(snapshot.dead["path"], value_set=one_array(snapshot.live["path"]))
         removed = snapshot.tombstones.filter(pc.invert(is_live))
         # For VACUUM, a tombstone without a time is older than any other.
@@ -73,7 +73,7 @@ class FileStats(Record):
         )
 
     def facts(self) -> dict[str, str]:
-        """Return the statistics for people: names and values."""
+        """Return the statistics as readable text: names and values."""
         is_skewed, times = self.skew >= 1.05, format_factor(self.skew)
         most = f"; the partition with the most has {times} times the average" if is_skewed else ""
         small = format_files(self.num_small_files, self.small_bytes)

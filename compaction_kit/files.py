@@ -34,7 +34,7 @@ class Files:
 
     @property
     def version(self) -> int:
-        """The version whose files these are."""
+        """The version of the table."""
         return self.snapshot.version
 
     @property
@@ -146,7 +146,7 @@ class Files:
         table, names = self.partitions, self.partitions.column_names
         counts = (np.ones(len(small), np.int64), self.sizes, small)
         table = pa.table([*table.columns, *map(pa.array, counts)], [*names, *_PARTITION_SUMS])
-        # Without partition columns all files are one group; without files there is none.
+        # Without partition columns all files are one group; without files there is no group.
         if not len(table):
             return table
         result = table.group_by(names).aggregate([(name, "sum") for name in _PARTITION_SUMS])
@@ -162,7 +162,7 @@ class Files:
     def bounds(self, column: str, *others: Files) -> Bounds:
         """Return the minimum and maximum of a top-level data column in each file, from the files' stats.
 
-        Those in `others`, the same table's files at other versions, come after them.
+        The bounds of `others`, which are the same table's files at other versions, come after them.
 
         Raises:
             InvalidArgumentError: There is no such column, or stats have no bounds for its type.
@@ -197,12 +197,12 @@ class Files:
         return plots.file_sizes(self.sizes, self.small_file_size(small_file_size))
 
     def plot_extents(self, column: str, after: Files | None = None, figure: Any = None) -> plots.Chart:
-        """Draw a bar a file from the minimum to the maximum of a data column, as the stats have them.
+        """Draw one bar per file, from the minimum to the maximum of a data column in the file's stats.
 
         Args:
             column: The column; see `bounds` for the errors.
-            after: The same table's files at a later version, to be drawn beside; None for none.
-            figure: The part of a figure to draw in; None for a figure of its own.
+            after: The same table's files at a later version, drawn beside the files; None to draw only these.
+            figure: The part of a figure to draw in; None for a new figure.
         """
         sides = {"now": self} if after is None else {"before": self, "after": after}
         bounds, start = self.bounds(column, *list(sides.values())[1:]), 0

@@ -1,4 +1,4 @@
-"""List folders: where tables may be, and the files of one table, live or not, as VACUUM sees them."""
+"""List folders that may hold tables, and the files of one table, live or not, as VACUUM sees them."""
 
 import posixpath
 import warnings
@@ -36,7 +36,7 @@ class WithFiles:
 
 @dataclass(frozen=True)
 class Folder:
-    """What is in a table's folder.
+    """The content of a table's folder.
 
     Attributes:
         files: The files that VACUUM lists: path (relative to the table, as on disk), size_bytes,
@@ -53,8 +53,8 @@ def walk(root: str | Path, hidden: tuple[str, ...], skipped: list[str]) -> Itera
 
     Yields:
         The path of a folder, beginning with `root`, and the names of all its subfolders; names that are
-        removed from this list, or begin like one of `hidden`, are not visited. Folders that can't be
-        read are named in `skipped`.
+        removed from this list, or begin with one of `hidden`, are not visited. Folders that can't be read are
+        named in `skipped`.
     """
     for place, entries in open_store(root).walk(skipped=skipped):
         folders = {entry.name: entry for entry in entries if entry.is_folder}
@@ -79,18 +79,18 @@ def warn_of(skipped: Sequence[str]) -> None:
 def look_through(
     store: Store, partition_columns: Sequence[str], hides_iceberg_metadata: bool = False
 ) -> Folder:
-    """List every file and folder of a table but the content of hidden folders.
+    """List every file and folder of a table, without the content of hidden folders.
 
     Args:
         store: The table's files.
-        partition_columns: Their folders are listed whatever their names (DeltaTableUtils.isHiddenDirectory).
-        hides_iceberg_metadata: Whether "metadata" is hidden, as where Delta writes Iceberg's metadata too.
+        partition_columns: Their folders are always listed (DeltaTableUtils.isHiddenDirectory).
+        hides_iceberg_metadata: Whether "metadata" is hidden, as if Delta writes Iceberg's metadata too.
 
     Raises:
         UnsupportedTableError: The folder holds a symbolic link: VACUUM would delete files through it.
     """
     shown = (*_SHOWN, *(f"{column}=" for column in partition_columns))
-    # Columns, not rows: Python's garbage collector would go through 100,000 tuples again and again.
+    # Columns, because Python's garbage collector would scan 100,000 tuples for rows repeatedly.
     paths, sizes, times = list[str](), list[int](), list[int]()
     directories, listed = dict[str, int](), store.listed()
 

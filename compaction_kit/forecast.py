@@ -33,23 +33,23 @@ _DAYS = ["schedule", "day", "files_before", "num_files", "live_bytes", "stored_b
 _COSTS = ["files_removed", "bytes_removed", "files_added", "bytes_added"]
 _SCHEDULES = ["schedule", "every_days", "num_runs", *_COSTS, "mean_files", "most_files", "most_stored_bytes"]
 
-# The rows of arrays with a column for each file: bytes, bytes of its live rows, partition, many deleted rows.
+# Rows of arrays with a column per file: bytes, bytes of its live rows, partition, many deleted rows.
 _BYTES, _ROW_BYTES, _PARTITION, _MANY_DELETED = range(4)
-# From files to files and the numbers of `_COSTS`; removed files (day, bytes) and when vacuums delete them.
+# A compaction: from files to files and the numbers of `_COSTS`. Removed files (day, bytes), retention, days.
 _Step = Callable[[np.ndarray], tuple[np.ndarray, list[int]]]
 _Vacuums = tuple[np.ndarray, float, int]
 
 
 @dataclass(frozen=True, repr=False)
 class Forecast(Record):
-    """Files and bytes of the days to come, by how often the table is compacted; see `Table.forecast`.
+    """Files and bytes of the days to come, for several intervals of compaction; see `Table.forecast`.
 
     A schedule is "never" (nothing is done), "every day", "every 2 days" and so on. Numbers are int64.
 
     Attributes:
         window_days: The last days in the log, which are repeated.
-        num_commits, num_other_commits: Commits of these days that added files alone, and that replaced or
-            removed some, which aren't repeated; both without the log's first commit.
+        num_commits, num_other_commits: Commits of these days that only added files, and commits that replaced
+            or removed files, which aren't repeated; both without the log's first.
         arrivals: One row per day of the window and partition: days_ago (0 for the last 24 hours),
             partition.<column>, num_files, size_bytes.
         days: One row per schedule and day, from 0 for today: schedule, day, files_before and num_files (live
@@ -58,7 +58,7 @@ class Forecast(Record):
             bytes_removed, files_added, bytes_added (by all runs), mean_files and most_files (that a full read
             opens), most_stored_bytes, seconds_from and seconds_to (double; of all runs with their proofs).
         max_files: The bound of files that a full read may open.
-        every_days: The longest interval that keeps within the bound; None if none is needed, or none does.
+        every_days: The longest interval within the bound; None if no compaction is needed, or none suffices.
     """
 
     window_days: int
@@ -84,7 +84,7 @@ class Forecast(Record):
         return f"{idle}, within max_files={self.max_files:,}"
 
     def explain(self) -> str:
-        """Say the finding, what its compactions cost, and which arrivals are repeated, a sentence a line."""
+        """Return the finding, the cost of its compactions, and the repeated arrivals, a sentence per line."""
         files, size = (pc.sum(self.arrivals[name]).as_py() or 0 for name in ("num_files", "size_bytes"))
         costs = {row["every_days"]: f"{_cost(row)}.\n" for row in self.schedules.to_pylist()[1:]}
         without = f", without {format_count(self.num_other_commits, 'commit')} that replaced or removed files"
@@ -96,7 +96,7 @@ class Forecast(Record):
         )
 
     def facts(self) -> dict[str, str]:
-        """Return what a full read opens in each schedule, and what that costs: names and values."""
+        """Return the files that a full read opens in each schedule, and the cost: names and values."""
         return {
             row["schedule"]: f"{most} at most, {row['mean_files']:,} on average; "
             f"{format_size(row['most_stored_bytes'])} stored at most; {_cost(row)}"
@@ -146,7 +146,7 @@ def forecast(
     num_compacted, least = compact(today)[0].shape[1], None
     bound = max_files or max(2 * num_compacted, _FEWEST_FILES)
     if runs[None][1]["most_files"] > bound:
-        # What arrives before the second compaction comes on top of what the first one leaves.
+        # Files that arrive before the second compaction are added to those that the first one leaves.
         ahead = accumulate((files.shape[1] for files in to_come), initial=num_compacted)
         often = range(sum(count <= bound for count in ahead) - 1, 0, -1)
         least = next((every for every in often if run(every)[1]["most_files"] <= bound), None)
@@ -163,13 +163,13 @@ def forecast(
 
 
 def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table, Counter[bool]]:
-    """Return the window's days and its files, and how many commits added files alone, and how many not.
+    """Return the window's days and files, and how many commits only added files (True) or not (False).
 
     Columns: days_ago, partition.<column>, size_bytes, stats, weight (bytes of the rows).
     """
     metadata, model, commits = planner.files.snapshot.metadata, planner.model, handle.log.commits()
     ages = np.maximum(now - commits["timestamp"].cast(pa.int64()).to_numpy(), 0) // _DAY
-    # Whole days alone: what made the table, or comes first in the log, is no day's arrival.
+    # Whole days only. The log's first commit, which may have made the table, is no arrival of a day.
     window = int(np.clip(ages.max(initial=0), 1, _LONGEST_WINDOW))
     window -= window % _WEEK if window > _WEEK else 0
     days_ago = dict(zip(commits["version"].to_pylist(), ages.tolist(), strict=True))
@@ -180,7 +180,7 @@ def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table
         adds = {one["add"]["path"]: one["add"] for one in actions if "add" in one}
         removes = {one["remove"]["path"]: one["remove"] for one in actions if "remove" in one}
         if version in recent and any(one["dataChange"] for one in (*adds.values(), *removes.values())):
-            # A path that is removed and added has another deletion vector: it is neither new nor gone.
+            # A path that is removed and added got another deletion vector: it is neither new nor gone.
             new = [adds[path] for path in adds if path not in removes and removes.keys() <= adds.keys()]
             counts[bool(new)] += 1
             for add in new:
@@ -199,12 +199,12 @@ def _arrivals(handle: Handle, planner: Planner, now: int) -> tuple[int, pa.Table
 
 
 def _on_day(arrived: pa.Table, day: int, window: int) -> pa.Table:
-    """Return the files of a day to come: those of a day of the window, in partitions of a later date."""
+    """Return the files of a future day: the files of a day in the window, in partitions of a later date."""
     shift = -(-day // window) * window
     files = arrived.filter(pc.equal(arrived["days_ago"], shift - day))
     for name in [name for name in files.column_names if name.startswith("partition.")]:
         values = files[name]
-        # What has no end stays in the last year of the calendar.
+        # Dates without an end, such as 9999-12-31, stay unchanged.
         texts = pc.if_else(pc.starts_with(values, "9999"), None, pc.utf8_slice_codeunits(values, 0, 10))
         days = pc.strptime(texts, "%Y-%m-%d", "s", error_is_null=True)
         later = pc.strftime(pc.add(days, timedelta(days=shift)), "%Y-%m-%d")
@@ -245,7 +245,7 @@ def _simulate(
         row = _named(every), day, before, files.shape[1], live, live + int(dead[1].sum())
         rows.append(dict(zip(_DAYS, row, strict=True)))
     before, after = (np.array([row[name] for row in rows]) for name in ("files_before", "num_files"))
-    # As if a day's files came evenly over it.
+    # A day's files are assumed to arrive evenly over the day.
     opened = round((after[:-1] + before[1:]).mean() / 2), int(before[1:].max())
     row = _named(every), every, len(runs) - 1, *map(sum, zip(*runs, strict=True)), *opened, most_stored
     return rows, dict(zip(_SCHEDULES, row, strict=True))

@@ -1,4 +1,4 @@
-"""Name, store, log and Spark session of one table, and how they are found."""
+"""Find and hold the name, store, log and Spark session of one table."""
 
 import warnings
 from contextlib import suppress
@@ -24,9 +24,9 @@ from compaction_kit.times import now, to_instant
 
 @dataclass(eq=False)
 class Handle:
-    """Name, store and log of one table, and the session that was given, or has been started, for it.
+    """Name, store and log of one table, and the session that was given or started for it.
 
-    `proved` are the runs whose commit was proved after it was made, so that its userMetadata can't say so.
+    `proved` has the runs that were proved after their commit, whose userMetadata can't say so.
     """
 
     name: str
@@ -44,44 +44,44 @@ class Handle:
 
     @property
     def folder_name(self) -> str:
-        """The name of its folder, without those that it is in."""
+        """The name of the table's folder, without its path."""
         return self.store.root.rpartition("/")[2]
 
     @property
     def uri(self) -> str:
-        """Its folder, as Spark's readers and SQL take it."""
+        """The table's folder, in the form for Spark's readers and SQL."""
         return self.store.uri()
 
     def listed(self) -> "Handle":
-        """Return a handle whose log is as it is now; see `TransactionLog.listed`."""
+        """Return a handle with the log as it is now; see `TransactionLog.listed`."""
         one = replace(self)
         one.log = self.log.listed()
         return one
 
     @property
     def spark(self) -> SparkSession:
-        """The session that works on the table; started when first asked for, or if it was stopped."""
+        """The session that works on the table; started at the first use, or if it was stopped."""
         if self.kept is None or active_spark(self.kept) != self.kept:
             self.kept = get_spark(s3=self._scheme in S3_SCHEMES)
         return self.kept
 
     @property
     def session(self) -> SparkSession | None:
-        """The session if one runs; none is started."""
+        """The session if one is running; none is started."""
         return active_spark(self.kept)
 
     def conf(self, key: str) -> str | None:
-        """The value of a setting of the session; None without one, or without a session."""
+        """Return the value of a session setting; None if it isn't set, or without a session."""
         session = self.session
         return None if session is None else session.conf.get(key, None)
 
     def goes_by(self, rule: str) -> bool:
-        """Whether Delta goes by a rule of `retention`, GUARD or IGNORE_RETAIN, as it does by default."""
+        """Return whether Delta applies a rule of `retention`, GUARD or IGNORE_RETAIN, as by default."""
         return enforces_retention(self.session) and (self.conf(rule) or "true").lower() == "true"
 
     @property
     def commit_risk(self) -> str | None:
-        """Why one of two commits could be lost, in a sentence; None if it can't.
+        """A sentence that says why one of two commits could be lost; None if none can.
 
         Delta's default for S3, S3SingleDriverLogStore, coordinates only the writers of one driver.
         """
@@ -99,7 +99,7 @@ class Handle:
         return self.store.uri().partition(":")[0]
 
     def warn_of_commit_risk(self) -> None:
-        """Warn, before a commit, if one can be lost; see `commit_risk`."""
+        """Warn before a commit if commits can be lost; see `commit_risk`."""
         if (risk := self.commit_risk) is not None:
             warnings.warn(risk, stacklevel=3)
 
@@ -128,7 +128,7 @@ def open_handle(name: str | Path, spark: SparkSession | None = None) -> Handle:
         raise errors.NotADeltaTableError(f"{name} is not a Delta table: its {LOG_FOLDER} folder is empty.")
     handle = Handle(name, store, spark)
     if has_staged:
-        # Its catalog may know newer versions than the log: then nothing of the log is shown.
+        # Raises an error if the catalog may know newer versions than the log, so that no old one is shown.
         with suppress(errors.CorruptLogError):
             handle.log.snapshot(keep=False)
     return handle

@@ -22,7 +22,7 @@ _ROW = "__compaction_kit_row"
 def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     """Return the files in the partitions that a predicate selects, as WHERE of OPTIMIZE does.
 
-    The session parses and evaluates it; no Spark job runs, since Spark 4.0.
+    The session parses and evaluates the predicate; since Spark 4.0 this runs no Spark job.
 
     Raises:
         InvalidArgumentError: The predicate can't be parsed, or uses anything but partition columns.

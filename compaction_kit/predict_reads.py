@@ -45,7 +45,7 @@ from compaction_kit.text import format_change, format_count, format_size
 
 _MOST_COLUMNS = 3
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
-# Other properties ask more of a log than this one has; these decide how stats are read.
+# These properties decide how stats are read; others would require more of the scratch log.
 _SKIPPING = "delta.dataSkipping"
 _PROPERTIES = ("delta.columnMapping", _SKIPPING)
 _INT = pa.int64()
@@ -61,8 +61,8 @@ class ReadPrediction(Record):
 
     Attributes:
         query: The query's text, or the name of the function.
-        version: The version that is now.
-        layouts: One row a layout: layout ("now", "by OPTIMIZE", "by ingestion", "by <column>", "by this
+        version: The version of the layout "now".
+        layouts: One row per layout: layout ("now", "by OPTIMIZE", "by ingestion", "by <column>", "by this
             plan"), num_files of the table, files_opened by the query, bytes_opened: their size.
         unpredicted: Why there is no layout but "now", in one sentence; empty if there is.
     """
@@ -74,7 +74,7 @@ class ReadPrediction(Record):
 
     @property
     def finding(self) -> str:
-        """What it opens now, and the layout in which it would open the fewest files."""
+        """The files that the query opens now, and the layout in which it would open the fewest."""
         now, *others = self.layouts.to_pylist()
         if not now["files_opened"]:
             return f"The query opens no file: version {self.version}'s log answers it, or rules out all files"
@@ -89,7 +89,7 @@ class ReadPrediction(Record):
         return f"{finding}; compacted {best['layout']}, {after}: {change}"
 
     def explain(self) -> str:
-        """Say how the files were counted, a sentence a line."""
+        """Return the finding, and how the files were counted, one sentence per line."""
         return (
             f"{self.finding}.\nNow is how Spark plans this query on version {self.version}, with the files "
             f"that Delta's data skipping and Spark's partition filters leave. {self.unpredicted or _HOW}"
@@ -119,18 +119,17 @@ def predict_reads(
 ) -> ReadPrediction:
     """Count the files that a query opens now, after OPTIMIZE with a plan's thresholds, and after each order.
 
-    Orders by a column are those by the columns that the query's condition names, three at most. The output
-    of a bin is taken to be one file with the ranges of all its inputs, as "arrow" writes it; one whose
-    inputs have no stats is opened by every query. If only some inputs have stats of a
-    column, the others count as null there if the first of them lacks the column or is gone, unless table
-    properties choose the columns that have stats.
+    Orders are by the columns that the query's condition names, three at most. The output of a bin is assumed
+    to be one file with the ranges of all its inputs, as "arrow" writes it; if the inputs have no stats, every
+    query opens the output. If only some inputs have stats of a column, the others count as null there if the
+    first of them lacks the column or is gone, unless table properties choose the columns that have stats.
 
     Args:
         plan: The plan, for its files, thresholds, order and budget.
         handle: The table.
         query: As for `reads.measure_reads`.
-        progress: Called with the share that is done and the next step, in words; an exception that it
-            raises ends the work.
+        progress: Called with the share that is done and a text for the next step; an exception that it raises
+            ends the work.
 
     Raises:
         InvalidArgumentError: The query can't be used.
@@ -140,7 +139,7 @@ def predict_reads(
     parsed, plans, unpredicted = parse_query(spark, query), _plans(plan, query), ""
     step(0.0, "Planning the query on the live files; a session's first query takes longest")
     with quiet_errors(), session_confs(spark, ANY_VERSION):
-        # Not the URI, in which a % would be decoded.
+        # Not the URI, because a % in it would be decoded.
         root = handle.store.root
         files = _opened(parsed, frame_at(spark, root, version, "version"), version, root)
         layouts = _layouts(plan, plans)
@@ -252,7 +251,7 @@ def _add(path: str, values: dict[str, str | None], size_bytes: int, stats: str |
 
 
 def _write_log(folder: Path, source: Files, adds: _Adds) -> None:
-    """Write the log of a table with these adds, and with what else decides which of them a query opens."""
+    """Write a log with these adds, and with all else that decides which files a query opens."""
     protocol, metadata = source.snapshot.others["protocol", None], source.snapshot.metadata
     table = {
         "id": "scratch",

@@ -24,7 +24,7 @@ _WHOLE_QUERY = re.compile(r"[\s(]*(?:select|with)\b", re.IGNORECASE)
 
 
 def with_table(query: Query, store: Store, name: str) -> Query:
-    """Write {table} for a table's own names in SQL: its name, its folder's name, its path or URI."""
+    """Replace a table's own names in SQL by {table}: its name, its folder's name, its path or URI."""
     if not isinstance(query, str) or _TABLE in query or not _WHOLE_QUERY.match(query):
         return query
     names = (name, store.root.rpartition("/")[2], store.root, store.uri())
@@ -42,10 +42,10 @@ class ParsedQuery(NamedTuple):
 
 
 def parse_query(spark: SparkSession, query: Query) -> ParsedQuery:
-    """Return what applies SQL with {table}, a condition, or a function to the table's rows.
+    """Return a query that applies SQL with {table}, a condition, or a function to the table's rows.
 
     Raises:
-        InvalidArgumentError: It is none of these. Spark checks the query itself when it is applied.
+        InvalidArgumentError: `query` is none of these. Spark checks the query itself when it is applied.
     """
     if callable(query):
         return ParsedQuery(getattr(query, "__name__", repr(query)), query)

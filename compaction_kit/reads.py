@@ -46,7 +46,7 @@ class ReadComparison(Record):
         bytes_before, bytes_after: Total size of these files; None if one is in another storage.
         runs: One row per timed run, in their order: version, repeat (int64, from 0), seconds (float64).
         same_files: Whether the query opens the same files at both versions, so that times differ by chance.
-        same_result: Whether it returns the same rows, in any order, floating-point numbers to eight digits,
+        same_result: Whether the query returns the same rows in any order, with eight digits of floats,
             because sums depend on the order of rows; if not, times can't be compared.
     """
 
@@ -64,15 +64,15 @@ class ReadComparison(Record):
 
     @property
     def speedup(self) -> float:
-        """Median time at the first version divided by that at the second."""
+        """Median time at the first version divided by the median time at the second."""
         return self.seconds_before / self.seconds_after
 
     @property
     def is_clear(self) -> bool:
         """Whether the same version was faster in nine of ten pairs of runs, one at each version.
 
-        By chance this happens 3 times in 100 with five runs at each version, and 10 times with three.
-        False with fewer runs, or if the query reads the same files at both versions.
+        By chance this happens in 3 % of cases with five runs at each version, and in 10 % with three. False
+        with fewer runs, or if the query reads the same files at both versions.
         """
         if self.same_files or len(self.runs) < 2 * _FEWEST_RUNS:
             return False
@@ -105,7 +105,7 @@ class ReadComparison(Record):
         return [row["seconds"] for row in self.runs.to_pylist() if row["version"] == version]
 
     def facts(self) -> dict[str, str]:
-        """Return the outcome for people: names and values."""
+        """Return the outcome as readable text: names and values."""
         runs = [self.seconds_at(version) for version in self.versions]
         ranges = [f"{format_seconds(min(times))} to {format_seconds(max(times))}" for times in runs]
         rows = "the same at both versions" if self.same_result else f"NOT the same; {_WHY_OTHER_ROWS}"
@@ -145,7 +145,7 @@ def measure_reads(
 
     The first run at each version is not counted. A run plans the query, skips files by stats, and computes
     every row (over Spark Connect, its hashes too); it does not read the log. The files are in the system's
-    cache by then, so it measures opening and decoding files, not reading a disk.
+    cache by then, so times cover opening and decoding files, not a disk.
 
     Args:
         spark: The session to run the query in.
@@ -194,7 +194,7 @@ def measure_reads(
 
 
 def frame_at(spark: SparkSession, table: str | Path, version: int, name: str) -> DataFrame:
-    """Return the table at a version, which Delta looks up in the log at once."""
+    """Return the table at a version; Delta looks up the version in the log at once."""
     try:
         return spark.read.format("delta").option("versionAsOf", version).load(open_store(table).uri())
     except SPARK_ERRORS as error:
@@ -229,7 +229,7 @@ def _files_of(rows: DataFrame) -> list[str]:
     files = rows.inputFiles()
     if not has_jvm(rows.sparkSession):
         return files
-    # For its scan Spark finds more partition filters than Delta, such as those that an OR implies.
+    # Spark finds more partition filters for a scan than Delta, such as those that an OR implies.
     leaves = rows._jdf.queryExecution().sparkPlan().collectLeaves()
     nodes = [leaves.apply(number) for number in range(leaves.size())]
     scans = [node for node in nodes if node.getClass().getSimpleName() == "FileSourceScanExec"]

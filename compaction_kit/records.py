@@ -17,11 +17,11 @@ class Record:
     """Base class for frozen dataclasses (with `repr=False`) that show their facts as text and HTML."""
 
     def facts(self) -> dict[str, str]:
-        """Return what the record says, for people: names and values; {} if it says it in sentences."""
+        """Return the record as readable text: names and values; {} if `summary` has sentences instead."""
         return {}
 
     def parts(self) -> Sequence[object]:
-        """Return what notebooks and reports show: by default facts or sentences, and the figure if any."""
+        """Return the parts for notebooks and reports: by default facts or sentences, and any figure."""
         return self.facts() or self.summary(), *([self.plot()] if hasattr(self, "plot") else [])
 
     def summary(self) -> str:
@@ -59,9 +59,9 @@ class Plan(Record):
 
 @dataclass(frozen=True, repr=False)
 class TableRows(Record):
-    """What was read of many tables, as rows.
+    """The result of reading many tables, as rows.
 
-    `where` describes which ones; `skipped` says what else there is, as in "sales.recent is a view".
+    `where` describes the tables; `skipped` says what was left out, such as "sales.recent is a view".
     """
 
     where: str
@@ -70,7 +70,7 @@ class TableRows(Record):
 
     @property
     def finding(self) -> str:
-        """What was found, as a sentence without its full stop."""
+        """The finding, as a sentence without full stop."""
         raise NotImplementedError
 
     def to_pandas(self) -> Any:

@@ -10,12 +10,12 @@ from compaction_kit.times import millis
 
 PROPERTY = "delta.deletedFileRetentionDuration"
 LOG_PROPERTY = "delta.logRetentionDuration"
-# By default Delta refuses to read versions older than `PROPERTY`, and VACUUM ignores RETAIN, unless it is 0.
+# By default Delta refuses to read versions older than `PROPERTY`, and VACUUM ignores a RETAIN above 0.
 GUARD = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 IGNORE_RETAIN = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _UNITS = {"microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600}
 _UNITS |= {"day": 86_400, "week": 604_800}
-# Spark's settings have short ones (JavaUtils.timeStringAs).
+# Spark's settings also have short units (JavaUtils.timeStringAs).
 _UNITS |= {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _LENGTH = rf"\+?(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\b\s*"
 _RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+")

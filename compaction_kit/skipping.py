@@ -16,7 +16,7 @@ from compaction_kit.records import Record
 from compaction_kit.text import format_factor
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Above it, the difference of two numbers may be infinite.
+# Above this value, the difference of two numbers may be infinite.
 _LARGEST = 1e300
 
 
@@ -24,8 +24,8 @@ _LARGEST = 1e300
 class Bounds:
     """Minimum and maximum of one column in each file, as ranks: integers in the order of the values.
 
-    `known` says whether a file has bounds (one with only nulls has none); `lows` and `highs` are the ranks of
-    its minimum and maximum (int64, -1 without bounds), as positions in `values`, the distinct values.
+    `known` says whether a file has bounds (a file with only nulls has none); `lows` and `highs` are the ranks
+    of its minimum and maximum (int64, -1 without bounds), as positions in `values`, the distinct values.
     """
 
     known: np.ndarray
@@ -59,7 +59,7 @@ def read_bounds(column: str, column_type: Any, physical_name: str, stats: pa.Arr
 
 
 def _pairs(texts: list[str | None], name: str, parse: Any, kind: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return which texts have both bounds of a column, and these as rows of two; all at once if possible."""
+    """Return which texts have both bounds of a column, and the bounds in rows of two."""
     with suppress(*DAMAGE):
         schema = pa.schema(dict.fromkeys(("minValues", "maxValues"), pa.struct({name: kind})))
         rows, _ = parse_lines("\n".join(text or "{}" for text in texts).encode(), schema)
@@ -106,9 +106,9 @@ _PARSERS: dict[str, tuple[Callable[[Any], Any], pa.DataType]] = {
 
 
 def place_values(bounds: Bounds, column_type: Any) -> tuple[np.ndarray, Callable[[float], str]]:
-    """Return where to draw the values of bounds: numbers and times as they are, others one step apart.
+    """Return positions to draw the values of bounds: numbers and times unchanged, others one step apart.
 
-    The function that comes with them writes the value at a place.
+    The second result is a function that formats the value at a position.
     """
     values, steps = bounds.values, np.arange(len(bounds.values), dtype=float)
     if not all(isinstance(value, int | float) and -_LARGEST < value < _LARGEST for value in values):
@@ -143,7 +143,7 @@ class Overlap(Record):
         return int(self.depths.max(initial=0))
 
     def facts(self) -> dict[str, str]:
-        """Return the overlap for people: names and values."""
+        """Return the overlap as readable text: names and values."""
         median = np.median(self.depths) if len(self.depths) else 0
         return {
             "files": f"{self.num_files:,}, {self.num_unknown:,} of them without bounds",

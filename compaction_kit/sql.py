@@ -1,4 +1,4 @@
-"""Write tables, columns and values so that Spark's SQL and readers take them as they are."""
+"""Quote tables, columns and values for Spark's SQL and readers."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def uri(path: Path) -> str:
 
 
 def plain_path(name: str) -> str:
-    """Return the path in a URI of Spark, which isn't encoded; a URI of another file system stays as it is."""
+    """Return the path in an unencoded URI of Spark; a URI of another file system is unchanged."""
     return "/" + name.removeprefix("file:").lstrip("/") if name.startswith("file:") else name
 
 
@@ -39,8 +39,8 @@ def quoted(name: str) -> str:
 def identifier(spark: SparkSession, name: str) -> str:
     """Quote a name for the session's SQL, whatever characters it has.
 
-    Spark replaces ${x} by the value of the setting x before it parses SQL, in quotes too
-    (VariableSubstitution), and has no escape for it. So the dollar sign comes from a setting of the kit.
+    Spark replaces ${x} by the value of the setting x before it parses SQL, even in quotes
+    (VariableSubstitution), and has no escape for this. So the dollar sign comes from a setting of the kit.
     """
     if "${" in name and (spark.conf.get(_SUBSTITUTES, None) or "true").lower() == "true":
         spark.conf.set(_DOLLAR, "$")
@@ -55,7 +55,7 @@ def name_parts(name: str) -> list[str]:
 
 
 def full_name(*parts: str) -> str:
-    """Join parts to a name that `name_parts` splits: with backticks where a part needs them."""
+    """Join parts to a name that `name_parts` splits, with backticks if a part needs them."""
     return ".".join(part if re.fullmatch(r"\w+", part) else quoted(part) for part in parts)
 
 
@@ -70,7 +70,7 @@ def table_name(spark: SparkSession, table: str | Path, kind: str = "delta") -> s
 
 
 def literal(text: str, kind: str) -> str:
-    """Write a partition value of the log as SQL of a Delta type, whatever the session's settings are."""
+    """Write a partition value of the log as SQL of a Delta type, independent of the session's settings."""
     value = f"CAST(X'{text.encode().hex()}' AS STRING)" if _TOUCHY.search(text) else f"'{text}'"
     return value if kind == "string" else f"CAST({value} AS {sql_type(kind)})"
 

@@ -24,7 +24,7 @@ from compaction_kit.table import open_table
 from compaction_kit.text import as_html_table, element, format_count, format_factor, format_size, joined_lines
 from compaction_kit.times import in_zone, session_zone
 
-# Each log is read by several threads already; more tables at once take memory and are hardly faster.
+# Several threads read each log already; more tables at once take memory and are hardly faster.
 _AT_ONCE = 4
 _MOST_LINES = 20
 _MOST_ROWS = 50
@@ -62,11 +62,11 @@ class Survey(TableRows):
     def to_arrow(self) -> pa.Table:
         """Return one row per table: the highest gain first, tables with an error last.
 
-        Columns, int64 and null where unknown if nothing else is said: table (string), version; num_files,
+        Columns (int64 and null if unknown, unless stated otherwise): table (string), version; num_files,
         size_bytes, num_small_files, median_size_bytes, num_partitions, skew (float64), num_commits,
         log_bytes, tombstoned_bytes, reclaimable_bytes, as in `FileStats`; overlap (float64), the average of
         `Files.overlap` for overlap_column (string), the first data column whose stats have bounds;
-        last_optimize (timestamp), in the newest 1,000 commits; of the plan files_removed, files_added,
+        last_optimize (timestamp), in the newest 1,000 commits; from the plan files_removed, files_added,
         bytes_rewritten, gain (the bytes that a full read saves, where opening a file counts as 4 MiB; see
         `packing.gains`) and gain_per_byte (float64, by bytes_rewritten); error (string), why the table can't
         be surveyed completely.
@@ -75,7 +75,7 @@ class Survey(TableRows):
 
     @property
     def finding(self) -> str:
-        """What was found, as a sentence without its full stop."""
+        """The finding, as a sentence without full stop."""
         if not len(self):
             return f"There is no Delta table in {self.where}"
         counts = list(map(fewer_files, self._surveyed()))
@@ -155,7 +155,7 @@ def survey(
     Raises:
         InvalidArgumentError: `where` or the size can't be used.
         TableNotFoundError: The path or name doesn't exist.
-        NotADeltaTableError: It is not a folder, schema, catalog or Delta table.
+        NotADeltaTableError: `where` is not a folder, schema, catalog or Delta table.
         UnsupportedTableError: The catalog can't list its tables.
 
     Examples:
@@ -189,7 +189,7 @@ def survey(
 
 @contextmanager
 def reporting(progress: bool | ReportTable | None, noun: str) -> Iterator[ReportTable]:
-    """Give a function that reports progress as `survey` does; `noun` is what is counted."""
+    """Yield a function that reports progress as in `survey`; `noun` names the counted things."""
     if progress is not True:
         yield progress if callable(progress) else (lambda done, total, name: None)
         return
@@ -205,14 +205,14 @@ def _survey_table(
     row: Facts = dict.fromkeys(ROW.names) | {"table": name}
     try:
         log = open_table(place, spark).log.listed()
-        # Not kept: the snapshots would replace those of tables that the user works with.
+        # Snapshots aren't kept, because they would replace those of tables that the user works with.
         files = Files(log.snapshot(keep=False))
         stats = files.stats()
         row |= {"version": files.version} | {name: getattr(stats, name) for name in _STATS}
         row |= _overlap(files)
         found = log.last_operation("OPTIMIZE", metadata=files.snapshot.metadata)
         row["last_optimize"] = found and found[1]
-        # Without an estimate from samples: a survey reads no data files.
+        # Sizes aren't estimated from samples, because a survey reads no data files.
         plan = BinPlan.of(Planner(files, rules), limits)
     except EmptyTableError:
         return row | dict.fromkeys(("files_removed", "files_added", "bytes_rewritten", "gain"), 0)
@@ -245,12 +245,12 @@ def sentence(error: Exception) -> str:
 
 
 def cells(row: Facts) -> dict[str, str]:
-    """Return what is shown of a row without an error: names and texts."""
+    """Return the texts that are shown for a row without an error, by column."""
     some, when = row["files_removed"] > 0, row["last_optimize"]
     return {
         "table": row["table"],
         "files": f"{row['num_files']:,}",
-        # Of a table that compaction leaves as it is, no size is a finding.
+        # If compaction doesn't change a table, small files are no finding.
         "small": _percent(row["num_small_files"], row["num_files"]) if some else "",
         "size": format_size(row["size_bytes"]),
         "median file": format_size(row["median_size_bytes"]),
@@ -264,7 +264,7 @@ def cells(row: Facts) -> dict[str, str]:
 
 
 def fewer_files(row: Facts) -> int:
-    """Return how many files fewer a row's table has after compaction."""
+    """Return by how many files compaction reduces a row's table."""
     return int(row["files_removed"] - row["files_added"])
 
 

@@ -40,21 +40,20 @@ from compaction_kit.vacuum import VacuumPlan, plan_vacuum
 
 
 def open_table(name: "str | Path | Table", spark: SparkSession | None = None) -> "Table":
-    """Open a Delta table; one that is open already is returned as it is.
+    """Open a Delta table; a `Table` is returned unchanged.
 
     Args:
         name: A path on a local disk, a URI such as "s3a://bucket/table" or "hdfs://host/table", or
-            catalog.schema.table. Object stores are reached as the session's Hadoop settings say or,
-            without a session, as the environment does; other URIs need a session.
-        spark: The session to use. None: that of `get_spark()`, when one is needed; reading the log
-            needs none.
+            catalog.schema.table. Object stores are reached with the session's Hadoop settings or, without a
+            session, those of the environment; other URIs need a session.
+        spark: The session to use. None: that of `get_spark()`, when one is needed; the log needs none.
 
     Raises:
-        InvalidArgumentError: `name` is neither text nor a path, or `spark` no session.
+        InvalidArgumentError: `name` is neither text nor a path, or `spark` is not a session.
         TableNotFoundError: The path or name doesn't exist.
-        NotADeltaTableError: It is not a Delta table.
-        UnsupportedTableError: It is catalog-managed (feature catalogManaged).
-        StorageError: The storage can't be reached, or refuses.
+        NotADeltaTableError: The path is not a Delta table.
+        UnsupportedTableError: The table is catalog-managed (feature catalogManaged).
+        StorageError: The storage can't be reached, or refuses access.
 
     Examples:
         >>> ck.open_table("data/flights")
@@ -84,13 +83,13 @@ class Table:
         """The table's folder on a local disk, without symbolic links.
 
         Raises:
-            UnsupportedTableError: It isn't on a local disk; see `location`.
+            UnsupportedTableError: The table isn't on a local disk; see `location`.
         """
         return Path(local_store(self.handle.store, "A path as pathlib has it").root)
 
     @property
     def location(self) -> str:
-        """The table's folder as Spark's readers and SQL take it, such as "s3a://bucket/table"."""
+        """The table's folder in the form for Spark's readers and SQL, such as "s3a://bucket/table"."""
         return self.handle.uri
 
     @property
@@ -154,15 +153,15 @@ class Table:
         Args:
             where: SQL condition on partition columns; None for all.
             min_file_size: Files below this size are rewritten. None: OPTIMIZE's setting in the session
-                (default 1 GiB), or `max_file_size` if that is less; with another order than "size",
-                half of `max_file_size`; with `output_file_size`, half of that.
+                (default 1 GiB), or `max_file_size` if that is less; with another order than "size", half of
+                `max_file_size`; with `output_file_size`, half of `output_file_size`.
             max_file_size: The largest size of a bin (target file size). None: OPTIMIZE's setting in the
                 session (default 1 GiB), or `min_file_size` if that is more. If both are given, the minimum
                 may be above the maximum, as for OPTIMIZE; the plan's `warnings` explain the effect.
             order: The order in which the files of a partition are put into bins: "size" (the smallest
                 first, as OPTIMIZE), "ingest" (the oldest first), or the name of a data column (the least
-                minimum first; put a column named "size" or "ingest" in backticks). The last two give
-                outputs with narrow ranges, and fill bins by the predicted size of the output.
+                minimum first; put a column named "size" or "ingest" in backticks). The last two give outputs
+                with narrow ranges, and fill bins by the predicted size of the output.
             budget: Bytes that may be rewritten; selects the bins with the highest gain per byte (see
                 `packing.gains`). None for all bins.
             zorder_by: Data columns: the rows of each partition are sorted by them in Z-order, as OPTIMIZE …
@@ -171,11 +170,11 @@ class Table:
                 session (default: all bins in one commit).
             max_deleted_rows_ratio: Files with a larger share of deleted rows are rewritten, whatever
                 their size. None: OPTIMIZE's setting in the session (default 0.05).
-            full: Also cluster again the files of other clustering columns, as OPTIMIZE … FULL does.
+            full: Also recluster files with other clustering columns, as OPTIMIZE … FULL does.
             output_file_size: The size of added files, instead of `max_file_size`, which is the size of a bin
-                before it is rewritten: small files take less space once they are together. The size of a
-                bin is computed from it by the model that predicts `bytes_added`, so that a second plan
-                finds nothing to do.
+                before it is rewritten: small files take less space once they are together. The model that
+                predicts `bytes_added` computes a bin's size from it, so that a second plan finds nothing to
+                do.
 
         Raises:
             InvalidArgumentError: A size, ratio, order, column or the predicate can't be used, or `where`,
@@ -224,8 +223,8 @@ class Table:
         """Plan REORG TABLE … APPLY (PURGE): rewrite files without their deleted rows and dropped columns.
 
         OPTIMIZE rewrites a file with a deletion vector only if it is small or more than 5 % of its rows are
-        deleted; a purge rewrites all such files. The footers of all files are read if they may have
-        dropped columns: to REORG these are also those that UPDATE and MERGE write for a change data feed.
+        deleted; a purge rewrites all such files. The footers of all files are read if they may have dropped
+        columns; for REORG, these include columns that UPDATE and MERGE write for a change data feed.
 
         Args:
             where: SQL condition on partition columns, as for `plan_compaction`.
@@ -265,13 +264,13 @@ class Table:
 
         The settings are those of the session now; the table's properties are those of each commit. If auto
         compaction is off, the replay shows what it would do. Delta counts the files that the session itself
-        adds and removes, so the replay takes all commits as those of one session. In a table with column
-        mapping it compacts all partitions when it fires in one. After a commit to more than 128 partitions
-        Delta picks some of them at random; the replay takes all.
+        adds and removes, so the replay treats all commits as commits of one session. In a table with column
+        mapping, auto compaction compacts all partitions when it fires in one. After a commit to more than 128
+        partitions Delta picks some of them at random; the replay takes all.
 
         Args:
-            since: The first commit of the session that writes; Delta counts no file from before. The replay
-                begins later if the log doesn't have the version before.
+            since: The first commit of the session that writes; Delta counts no earlier file. The replay
+                begins later if the log lacks the version before.
 
         Raises:
             InvalidArgumentError: There is no such commit.
@@ -291,18 +290,18 @@ class Table:
         min_file_size: int | str | None = None,
         max_file_size: int | str | None = None,
     ) -> Forecast:
-        """Forecast files and bytes if nothing is done, and by how often the table is compacted.
+        """Forecast files and bytes without compaction, and for several intervals between compactions.
 
         The last days in the log are repeated (whole days, at most 28; whole weeks if there is one): the files
-        of commits that changed data and removed none, without the log's first. Partition values that begin
+        of commits that changed data and removed no file, without the log's first. Partition values that begin
         with a date, such as 2026-01-31, go on with the days. The first compaction and vacuum are today; all
-        come at the end of a day. Bins are OPTIMIZE's, and become one file each, as large as predicted.
+        come at the end of a day. Bins are OPTIMIZE's, and each becomes one file of the predicted size.
 
         Args:
             days: How many days, ten years at most.
             max_files: The most files that a full read may open. None: twice as many as a compaction leaves
                 today, but at least 100.
-            vacuum_days: Days between vacuums with the table's retention; there are none if nothing is done.
+            vacuum_days: Days between vacuums with the table's retention; without compaction there are none.
             min_file_size: See `plan_compaction`.
             max_file_size: See `plan_compaction`.
 
@@ -363,15 +362,15 @@ class Table:
         Args:
             retention: How long removed files are kept, such as "168 hours" or "7 days". None: the
                 table's property delta.deletedFileRetentionDuration, or a week. Delta refuses a shorter
-                one, or ignores it (since 4.1). A longer one keeps more files, as far as the log has their
-                removal: `run()` gives Delta a list of files (VACUUM … USING INVENTORY).
+                retention, or ignores it (since 4.1). A longer one keeps more files, if the log has their
+                removes: `run()` gives Delta a list of files (VACUUM … USING INVENTORY).
             keep_versions: Versions of which no file is deleted.
             mode: "FULL"; run VACUUM … LITE in SQL.
-            at: The time of VACUUM, for a preview; None for now. Without a zone it is in the session's.
+            at: The time of VACUUM, for a preview; None for now. Without a zone, it is in the session's zone.
 
         Raises:
             InvalidArgumentError: An argument can't be used, a version to keep can't be read any more,
-                or Delta refuses or ignores so short a retention.
+                or Delta refuses or ignores a retention as short as this.
             UnsupportedTableError: Files of the table are reached through a symbolic link.
 
         Examples:
@@ -387,7 +386,7 @@ class Table:
         return f"Table({show_value(self.name)}, which can't be read)"
 
 
-# With columns and errors, so that help() shows them too.
+# Copy the docstrings with their columns and errors, so that help() shows them.
 for _method, _function in (
     (Table.history, read_history),
     (Table.versions, read_versions),

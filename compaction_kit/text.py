@@ -1,4 +1,4 @@
-"""Read and write sizes, lengths of time, lists and HTML for people; only figures make other HTML."""
+"""Parse and format sizes, lengths of time, lists and HTML; only figures make other HTML."""
 
 import html
 import re
@@ -21,7 +21,7 @@ _FACTORS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", s
 _SIZE = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 _LARGEST = 2**63 - 1
 _PARTITION = "partition."
-# Between a number and its unit, but in no predicate.
+# The space between a number and its unit; predicates don't match.
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|(?:[KMGTP]iB|B|ms|s|min|h|files?|rows?|times)\b)")
 _DATE = re.compile(r"\b(\d{4}-\d\d-\d\d)\b", re.ASCII)
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
@@ -61,7 +61,7 @@ def parse_number(value: Any, name: str, least: int = 0, most: int = _LARGEST, ki
     """Return a value that is a number of a kind, Real or Integral, from `least` to `most`.
 
     Raises:
-        InvalidArgumentError: It is not; the message has `name`.
+        InvalidArgumentError: The value is not such a number; the message has `name`.
     """
     is_one = isinstance(value, kind) and not isinstance(value, bool)
     if not is_one or not least <= value <= most:
@@ -74,7 +74,7 @@ def parse_number(value: Any, name: str, least: int = 0, most: int = _LARGEST, ki
 def parse_spark_size(value: str, name: str) -> int:
     """Parse a size of the Spark setting or Delta property `name`: "134217728", "128m", "128 MB".
 
-    There every unit is binary (JavaUtils.byteStringAs).
+    In Spark every unit is binary (JavaUtils.byteStringAs).
 
     Raises:
         InvalidArgumentError: The text is not a size.
@@ -84,7 +84,7 @@ def parse_spark_size(value: str, name: str) -> int:
     if match is None or letter not in ("", *"kmgtp"):
         raise InvalidArgumentError(f'{name}={show_value(value)} is not a size: set it to one such as "128m".')
     number = float(match[1]) if "." in match[1] else int(match[1])
-    # Sizes are of 64 bits there.
+    # Spark's sizes have 64 bits.
     return min(int(number * 1024 ** ("kmgtp".index(letter) + 1 if letter else 0)), _LARGEST)
 
 
@@ -224,7 +224,7 @@ def paragraph(text: str) -> Html:
 
 
 def folded(summary: str, lines: str) -> Html:
-    """Return lines of code or error details as they are, hidden until a click on the summary."""
+    """Return lines of code or error details unchanged, hidden until a click on the summary."""
     return element("details", element("summary", summary), element("pre", lines))
 
 

@@ -1,4 +1,4 @@
-"""Read times as Delta does in TIMESTAMP AS OF, and write them with their offset.
+"""Parse times as Delta does in TIMESTAMP AS OF, and format them with their offset.
 
 A time without a zone is in the session's time zone, spark.sql.session.timeZone
 (DeltaTimeTravelSpec.getTimestamp), or in the machine's if no session runs.
@@ -22,7 +22,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def session_zone(spark: SparkSession | None = None) -> tzinfo | None:
-    """Return the time zone of a session, or of the active one; None, the machine's, if no session runs.
+    """Return the time zone of a session, or of the active session; None (the machine's) without one.
 
     Raises:
         UnsupportedTableError: The session's zone is unknown to Python.
@@ -45,7 +45,7 @@ def to_instant(time: datetime | str, name: str, spark: SparkSession | None = Non
         if isinstance(time, str):
             moment = datetime.fromisoformat(time.strip())
         else:
-            # A plain datetime: its subclass pandas.Timestamp converts times without a zone in another way.
+            # A plain datetime, because pandas.Timestamp converts times without a zone differently.
             moment = datetime.combine(time.date(), time.time(), time.tzinfo)
         return in_zone(moment, zone)
     except (ValueError, OverflowError, AttributeError, TypeError, UnsupportedTableError):
@@ -64,7 +64,7 @@ def in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
     """Convert a time to a zone (None: the machine's); a time without a zone is in that zone."""
     if moment.tzinfo is None and zone is not None:
         moment = moment.replace(tzinfo=zone)
-    # Through UTC, which turns a local time that was skipped into an existing one.
+    # Conversion through UTC turns a skipped local time into an existing one.
     return moment.astimezone(UTC).astimezone(zone)
 
 

@@ -26,19 +26,19 @@ from compaction_kit.text import (
     shown,
 )
 
-# From here on a factor says more than the number of files that are too many.
+# From this factor on, the sentence gives the factor, not the number of excess files.
 _MANY_TIMES = 2
 _MANY_PARTITIONS = 100
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to know of a table before anything else.
+    """The conclusion about a table, in a few sentences.
 
     Attributes:
-        kind: "warning" for at least twice the files that would do, and for a run that did not do what was
-            planned; "text" for fewer; "good" if there is nothing to do, or a run is done; "error" if there
-            is no plan.
+        kind: "warning" for at least twice as many files as needed, and for a run that did not do what was
+            planned; "text" for fewer; "good" if there is nothing to do, or a run is done; "error" if there is
+            no plan.
         sentences: The conclusion, then the details.
     """
 
@@ -54,10 +54,10 @@ class Verdict:
         result: CompactionResult | None = None,
         reads: ReadComparison | None = None,
     ) -> "Verdict | None":
-        """Judge a table by its files and the plan for them; return None without a plan and an error.
+        """Judge a table by its files and their plan; return None without a plan, an error and a result.
 
         `files` are the live files, None if they can't be read; `error` says in one sentence why there is no
-        plan. `result` is what the last run did; `reads` are what a query measured before and after it.
+        plan. `result` is the result of the last run; `reads` compares a query before and after this run.
 
         Examples:
             >>> from compaction_kit.verdict import Verdict
@@ -76,7 +76,7 @@ class Verdict:
         if kind == "error":
             return cls(kind, (*now, *past))
         if past:
-            # Why there is nothing to do was the plan's reason.
+            # After a run, the plan's reason for having nothing to do is left out.
             now = ["Nothing more to do.", *now[1:]] if plan is not None and plan.is_empty else now
             kind = "warning" if result is not None and not result.as_planned else "good"
         return cls(kind, (*past, *now)) if past or now else None
@@ -131,7 +131,7 @@ def _needed(plan: BinPlan, now: int, after: int) -> list[str]:
 def _besides(plan: BinPlan, after: int) -> list[str]:
     """Say what OPTIMIZE leaves, what else compacts the table, and why files stay small."""
     sentences = []
-    # A purge keeps files without rows too.
+    # A purge leaves files without live rows too, so their deleted rows don't count.
     deleted = np.where(plan.is_removed | (plan.planner.rows == 0), 0, count_rows(plan.source)[1])
     if deleted.any():
         rows, left = int(deleted.sum()), int((deleted > 0).sum())

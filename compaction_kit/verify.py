@@ -11,10 +11,10 @@ from compaction_kit.sql import quoted
 from compaction_kit.text import format_count
 
 READER = "Spark"
-# Compared row groups that were copied, without hashing their rows.
+# The reader of copied row groups, which compares bytes and hashes no rows.
 BYTES = "bytes"
 _SALT = 0x5EED
-# Within a variant, types of values count in their order this many levels deep.
+# Down to this many levels in a variant, each value is hashed with its own type.
 _VARIANT_LEVELS = 3
 
 
@@ -22,15 +22,15 @@ _VARIANT_LEVELS = 3
 class Fingerprint:
     """Rows, and the sums of two hashes of each row over all columns.
 
-    Equal for equal content in whatever order and files, if the same reader read it: each has hashes of its
-    own. Two tables that differ have the same one with a probability of at most about 2^-128 if Spark reads
-    them, and 2^-64 if DuckDB does, which has one hash of a row and mixes it in two ways. The number of rows
-    doesn't matter (RELIABILITY.md).
+    Equal content has equal fingerprints, in any order and any files, if the same reader read it: each reader
+    has its own hashes. Two tables that differ have the same fingerprint with a probability of at most about
+    2^-128 if Spark reads them, and 2^-64 if DuckDB does, because it computes one hash per row and mixes it in
+    two ways. The number of rows doesn't matter (RELIABILITY.md).
 
     Attributes:
-        num_rows: How many.
-        hash_sums: The sum of each hash.
-        readers: What read the rows, each a part of them: "Spark", "DuckDB", or "bytes" for row groups that
+        num_rows: Number of rows.
+        hash_sums: The sums of both hashes.
+        readers: The readers, each of a part of the rows: "Spark", "DuckDB", or "bytes" for row groups that
             were copied and compared byte by byte; their rows have no hashes.
     """
 
@@ -39,13 +39,13 @@ class Fingerprint:
     readers: tuple[str, ...] = field(default=(), compare=False)
 
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
-        """The fingerprint of the rows of both together."""
+        """Return the fingerprint of the rows of both."""
         (first, second), (third, fourth) = self.hash_sums, other.hash_sums
         readers = tuple(sorted({*self.readers, *other.readers}))
         return Fingerprint(self.num_rows + other.num_rows, (first + third, second + fourth), readers)
 
     def __sub__(self, other: "Fingerprint") -> "Fingerprint":
-        """The fingerprint of the rows without those of the other, which are among them."""
+        """Return the fingerprint of the rows without the rows of `other`, which must be among them."""
         first, second = other.hash_sums
         return self + Fingerprint(-other.num_rows, (-first, -second))
 
@@ -60,7 +60,7 @@ class Fingerprint:
 def fingerprint(rows: DataFrame) -> Fingerprint:
     """Compute the fingerprint of a DataFrame's rows: one Spark job that reads every column once."""
     values = _with_nulls(rows.schema, lambda name: F.col(quoted(name)))
-    # Both hashes have the same seed, so the second takes a salt, and the columns backwards.
+    # Both hashes have the same seed, so the second one gets a salt and the columns in reverse order.
     hashes = F.xxhash64(*values), F.xxhash64(F.lit(_SALT), *reversed(values))
     sums = [F.coalesce(F.sum(one.cast("decimal(38,0)")), F.lit(0)) for one in hashes]
     ((num_rows, first, second),) = rows.agg(F.count("*"), *sums).collect()
@@ -68,13 +68,13 @@ def fingerprint(rows: DataFrame) -> Fingerprint:
 
 
 def _with_nulls(struct: StructType, column_of: Callable[[str], Column]) -> list[Column]:
-    """The values to hash, and which of them are null: Spark's hashes of (1, null) and (null, 1) are equal."""
+    """Return values to hash, and which are null: Spark's hashes of (1, null) and (null, 1) are equal."""
     values = [_hashable(column_of(field.name), field.dataType) for field in struct]
     return values + [column_of(field.name).isNull() for field in struct]
 
 
 def _hashable(column: Column, kind: DataType) -> Column:
-    """A column so that different values differ in hash: Spark flattens nested ones, and takes no maps."""
+    """Return a column that hashes different values differently: Spark flattens nested ones, refuses maps."""
     if isinstance(kind, StructType):
         return F.struct(*_with_nulls(kind, column.getItem))
     if isinstance(kind, ArrayType):
@@ -85,17 +85,17 @@ def _hashable(column: Column, kind: DataType) -> Column:
         entries = F.transform(F.map_entries(column), lambda one: F.struct(*_with_nulls(entry, one.getItem)))
         return F.struct(F.size(column), F.array_sort(entries))
     if isinstance(kind, (DoubleType, FloatType)):
-        # Hashes and most functions take -0.0 for 0.0; as text it has its sign.
+        # Hashes and most functions treat -0.0 as 0.0; the text has the sign.
         return F.struct(column, F.when(column == 0, column.cast("string")))
     return _typed(column, _VARIANT_LEVELS) if kind.typeName() == "variant" else column
 
 
 def _typed(variant: Column, levels: int) -> Column:
-    # JSON has the same text for a date and for that text; a whole number may be stored as a decimal.
+    # In JSON, a date and its text are the same, so types are hashed; a whole number may be a decimal.
     types = F.regexp_replace(F.schema_of_variant(variant), r"DECIMAL\(\d+,\d+\)", "BIGINT")
     if not levels:
         return F.struct(F.to_json(variant), types)
-    # The type of an array whose values are of several types names none of them.
+    # If an array has values of several types, its type doesn't name them.
     fields = F.map_values(F.try_variant_get(variant, "$", "map<string,variant>"))
     items = F.coalesce(F.try_variant_get(variant, "$", "array<variant>"), fields)
     mixed = F.when(types.contains("VARIANT"), F.transform(items, lambda item: _typed(item, levels - 1)))

@@ -1,8 +1,8 @@
-"""Compare row groups that were copied with those of the files that are replaced, byte by byte.
+"""Compare copied row groups with the row groups of the replaced files, byte by byte.
 
-Row groups whose column chunks have the same bytes, types and codecs hold the same rows. Footers are read by
-pyarrow, and which files went into which is found from them, without the module that copies. Compared are
-pages, and what footers say of chunks, with their statistics; page indexes and bloom filters are not.
+Row groups whose column chunks have the same bytes, types and codecs hold the same rows. pyarrow reads the
+footers, which show which files were copied to which output; the module that copies is not used. Pages, and
+the footers' metadata of chunks with their statistics, are compared; page indexes and bloom filters are not.
 """
 
 import contextlib
@@ -23,15 +23,15 @@ from compaction_kit.arrow.worker.inputs import legacy_sign
 
 _BLOCK_BYTES = 4 << 20
 _THREADS = min(os.cpu_count() or 1, 8)
-# A place in a file, and a number of bytes, or two numbers of rows.
+# An offset in a file and a number of bytes, or a first and an end number of rows.
 _Span = tuple[int, int]
 
 
 class DataFile(NamedTuple):
     """A data file on a local disk or a store: a number for its partition, its place and its bytes.
 
-    `vector` is its deletion vector, as `worker.vectors.Vector` in a plain tuple; `ranges` are the rows to
-    compare, by their numbers, from and to, and `size_bytes` the bytes of these; all rows if there are none.
+    `vector` is its deletion vector, as `worker.vectors.Vector` in a plain tuple; `ranges` are the numbers of
+    the rows to compare, from and to, and `size_bytes` is the size of these rows; without ranges, all rows.
     """
 
     partition: int
@@ -42,7 +42,7 @@ class DataFile(NamedTuple):
 
 
 class _Footer(NamedTuple):
-    """A file's footer: `groups` are equal for row groups alike, `spans` are where their column chunks are."""
+    """A file's footer: `groups` are equal for equal row groups, `spans` are the places of column chunks."""
 
     file: DataFile
     num_rows: list[int]
@@ -51,10 +51,10 @@ class _Footer(NamedTuple):
 
 
 class BytesComparison:
-    """Finds the row groups of new files that are those of replaced files.
+    """Finds the row groups of new files that were copied from replaced files.
 
     Attributes:
-        num_rows: How many rows were found to be the same.
+        num_rows: Number of rows that were found to be the same.
         bytes_done: Bytes of replaced files compared so far.
         stopped: Set it to end the comparison.
     """
@@ -64,7 +64,7 @@ class BytesComparison:
         self.stopped = threading.Event()
 
     def run(self, gone: Sequence[DataFile], new: Sequence[DataFile]) -> tuple[list[DataFile], list[DataFile]]:
-        """Compare files; returns what is left of both sides, to be compared in another way."""
+        """Compare files; returns the rest of both sides, which must be compared in another way."""
         waiting: dict[Hashable, list[_Footer]] = defaultdict(list)
         outputs = [(file, _footer(file)) for file in new]
         for file in gone if any(footer for _, footer in outputs) else ():
@@ -104,7 +104,7 @@ class BytesComparison:
         return output.file._replace(ranges=tuple(ranges), size_bytes=size_bytes) if ranges else None
 
     def _is_copied(self, pool: ThreadPoolExecutor, source: _Footer, output: _Footer, at: int) -> bool:
-        """Return whether the output's row groups from one on are those of the source."""
+        """Return whether the output's row groups from position `at` on are those of the source."""
         end = at + len(source.groups)
         if source.groups != output.groups[at:end]:
             return False
@@ -121,7 +121,7 @@ class BytesComparison:
                 return True
 
             chain = itertools.chain.from_iterable
-            # All of them, before the files are closed.
+            # A list, so that all comparisons are done before the files are closed.
             return all(list(pool.map(is_same, chain(source.spans), chain(output.spans[at:end]))))
 
 
@@ -129,12 +129,12 @@ def _footer(file: DataFile) -> _Footer | None:
     """Read the footer of a file that is large enough to have been copied; None for others."""
     if file.size_bytes < WHOLE_BYTES or file.vector:
         return None
-    # Another reader says what is wrong with a damaged file.
+    # A damaged file is left to another reader, which says what is wrong.
     with contextlib.suppress(OSError, pa.ArrowException, ValueError):
         metadata = pq.read_metadata(file.place)
-        # Without the root's name, which differs between writers.
+        # The schema without the root's name, which differs between writers.
         schema, writer = str(metadata.schema).split("\n", 2)[2], metadata.created_by
-        # Readers read some writers' pages in another way.
+        # Readers read some writers' pages differently.
         layout = file.partition, schema, writer if MISTRUSTED.match(writer.encode()) else ""
         groups: list[Hashable] = []
         num_rows, spans = list[int](), list[list[_Span]]()
@@ -149,7 +149,7 @@ def _footer(file: DataFile) -> _Footer | None:
 
 
 def _alike(chunk: pq.ColumnChunkMetaData) -> str:
-    """Return what the footer says of a chunk, but for places, as text: NaN equals NaN."""
+    """Return a chunk's metadata without offsets, as text, so that NaN equals NaN."""
     return repr({name: value for name, value in chunk.to_dict().items() if not name.endswith("_offset")})
 
 

@@ -1,6 +1,6 @@
-"""Compare the rows of files, many times as fast as Spark does: bytes where they were copied, else by DuckDB.
+"""Compare the rows of files many times as fast as Spark: copied row groups as bytes, others by DuckDB.
 
-Where DuckDB can't read files as Spark does, or finds a difference, Spark reads all files and decides (see
+If DuckDB can't read files as Spark does, or finds a difference, Spark reads all files and decides (see
 `proof.compare`).
 """
 
@@ -29,7 +29,7 @@ from compaction_kit.storage import Store
 from compaction_kit.verify import BYTES, Fingerprint
 
 READER = "DuckDB"
-# Files in one query of a task: DuckDB plans each query, and progress is reported after each.
+# The most files in one query of a task: DuckDB plans each query, and progress is reported after each.
 _MOST_FILES, _MOST_BYTES = 500, 64 << 20
 
 
@@ -41,12 +41,12 @@ def compare_quickly(
     watch: Callable[[float], None] = no_progress,
     checks_types: bool = False,
 ) -> Fingerprint:
-    """Compare the rows of two sets of files, in each partition for itself: a `ProofReader`.
+    """Compare the rows of two sets of files, separately for each partition: a `ProofReader`.
 
-    `checks_types`: whether files may have columns of other types, because no run has read them.
+    `checks_types` says whether files may have columns of other types, because no run has read them.
 
     Raises:
-        NotCompared: They can't be read so, or they differ by this reading.
+        NotCompared: The files can't be read in this way, or a difference was found.
         WorkCancelled: `watch` raised.
     """
     if not has_jvm(spark):
@@ -74,7 +74,7 @@ def compare_quickly(
 
 
 def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> list[DataFile]:
-    """Return where files are; numbers the partitions that are new in `partitions`."""
+    """Return the locations of files; adds numbers of new partitions to `partitions`."""
     actions = [action["add"] for action in adds]
     paths = canonical_paths(pa.array([action["path"] for action in actions], pa.string()))
     found = places(paths, store)
@@ -85,7 +85,7 @@ def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> 
         raise NotCompared("a deletion vector is elsewhere")
     files = []
     for action, place, vector in zip(actions, found.to_pylist(), vectors, strict=True):
-        # For Delta "" is null, and nulls may be left out.
+        # Delta reads "" as null, and nulls may be left out.
         values = sorted(one for one in (action.get("partitionValues") or {}).items() if one[1])
         partition = partitions.setdefault(tuple(values), len(partitions))
         size_bytes = int(action["size"])
@@ -96,7 +96,7 @@ def _files(store: Store, adds: Adds, partitions: dict[tuple[Any, ...], int]) -> 
 def _compare_bytes(
     spark: SparkSession, files: list[list[DataFile]], watch: Callable[[float], None]
 ) -> tuple[Fingerprint, list[list[DataFile]]]:
-    """Compare row groups that were copied; returns their fingerprint, and what is left of both sides."""
+    """Compare copied row groups; returns their fingerprint, and the rest of both sides."""
     comparison = BytesComparison()
     total = max(sum(file.size_bytes for file in files[0]), 1)
 
@@ -108,7 +108,7 @@ def _compare_bytes(
             raise
 
     left = run_cancellable(spark, lambda: comparison.run(*files), tick, is_final=False)
-    # These rows were compared by their bytes, without hashes.
+    # These rows were compared as bytes, without hashes.
     readers = (BYTES,) if comparison.num_rows else ()
     return Fingerprint(comparison.num_rows, (0, 0), readers), list(left)
 
@@ -120,7 +120,7 @@ def _read(
     watch: Callable[[float], None],
     checks_types: bool,
 ) -> list[Content]:
-    """Let tasks read files by DuckDB, many small ones at once."""
+    """Let tasks read files with DuckDB, many small files at once."""
     if runs_in_driver(spark) and importlib.util.find_spec("duckdb") is None:
         raise NotCompared("duckdb isn't installed")
     store, metadata = snapshot.store, snapshot.metadata
@@ -136,7 +136,7 @@ def _read(
     sizes: list[int] = []
     for side, files in enumerate(sides):
         for i, file in enumerate(files):
-            # A part of a file is read by a query of its own.
+            # A part of a file is read by a separate query.
             is_part = file.ranges or (i and files[i - 1].ranges)
             if is_part or i == 0 or len(chunks[-1][1]) == _MOST_FILES or sizes[-1] >= _MOST_BYTES:
                 chunks.append((side, []))

@@ -1,4 +1,4 @@
-"""One Spark job that rewrites bins: large ones in several parts, which a second job joins."""
+"""Rewrite bins in one Spark job: large bins in several parts, which a second job joins."""
 
 import base64
 import contextlib
@@ -35,18 +35,18 @@ from compaction_kit.plan.partitions import typed_value
 from compaction_kit.storage import Store
 from compaction_kit.times import session_zone
 
-# Tasks for each core: enough of them to end together, and to show progress if there is much to do.
+# Tasks per core: enough to end at about the same time, and to show progress if there is much to do.
 _LEAST_TASKS, _MOST_TASKS = 2, 8
-# Bytes that a task rewrites at least, if possible: Spark takes a tenth of that time to start one.
+# The least bytes for a task, if possible: starting a task takes Spark a tenth of the time to rewrite them.
 _TASK_COST = 64 << 20
-# A file takes as long to open as these bytes take to rewrite.
+# Opening a file takes as long as rewriting this number of bytes.
 FILE_COST = 48 << 10
 # Parts smaller than this make row groups that are too small.
 LEAST_PART = 4 << 20
-# Spark may refuse dates before 1582, and times before 1900: from this year on they aren't, in whatever zone.
+# Spark may refuse dates before 1582, and times before 1900; from this year on never, in any time zone.
 _MODERN = 1901
 
-# As the log has them: by the physical name of each partition column.
+# Partition values as in the log, by the physical name of each partition column.
 PartitionValues = dict[str, str | None]
 
 
@@ -60,13 +60,13 @@ class Bin:
 
 @contextlib.contextmanager
 def rewritten(run: Run, bins: Sequence[Bin]) -> Iterator[dict[int, RewriteOutput]]:
-    """Rewrite bins in one Spark job, and join the parts of large ones in another.
+    """Rewrite bins in one Spark job, and join the parts of large bins in a second job.
 
-    Gives the output of each bin, by its number; without a path for a bin that was refused or failed. Outputs
-    that are left in it at the end are deleted.
+    Yields the output of each bin, by its number; the output of a refused or failed bin has no path. Outputs
+    that are still in the dictionary at the end are deleted.
 
     Raises:
-        WorkCancelled: It was cancelled; no output is left.
+        WorkCancelled: The work was cancelled; no output is left.
         BinFailed: Another process has deleted the lease.
     """
     source = run.plan.source
@@ -129,7 +129,7 @@ def _tasks(
 
 
 def _calendar(run: Run, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return of which files all times have four-digit years, and which may have dates that Spark refuses."""
+    """Return which files have only times of four-digit years, and which may have dates that Spark refuses."""
     has_years = shows_years(run.plan.source, positions, "timestamp", 1)
     if not refuses_old_dates(run.spark):
         return has_years, np.zeros(len(positions), bool)
@@ -146,7 +146,7 @@ def _constants(run: Run, values: Sequence[PartitionValues], schema: pa.Schema) -
     ]
     zone = session_zone(run.spark) if any(kind == "timestamp" for *_, kind in columns) else None
     return [
-        # On the driver: in a new worker, pyarrow would import pandas for it, which takes half a second.
+        # On the driver, because `pa.array` imports pandas, which takes a new worker half a second.
         {
             key: pa.array([typed_value(row[key], name, kind, zone)], schema.field(key).type)
             for key, name, kind in columns
@@ -156,7 +156,7 @@ def _constants(run: Run, values: Sequence[PartitionValues], schema: pa.Schema) -
 
 
 def _rewrite(run: Run, tasks: Sequence[RewriteTask], staging: Staging) -> list[RewriteOutput]:
-    """Return one output for each bin; large ones are written in parts, which are joined in their order."""
+    """Return one output per bin; large bins are written in parts, which are joined in order."""
     parts_of: dict[int, list[RewriteOutput]] = defaultdict(list)
     for output in sorted(_run_tasks(run, tasks, staging)):
         parts_of[output.number].append(output)
@@ -208,7 +208,7 @@ def _cuts(sizes: np.ndarray, even: float, is_plain: bool) -> list[int]:
     costs = sizes + FILE_COST
     total = float(costs.sum())
     parts, large = min(round(total / even), most), sizes[sizes >= worker.WHOLE_BYTES].sum()
-    # What is copied would be copied once more where parts are joined.
+    # Bins of copied files aren't cut, because joining the parts would copy them once more.
     if parts < 2 or (2 * large >= sizes.sum() and is_plain):
         return [0, len(sizes)]
     middles = np.cumsum(costs) - costs / 2
@@ -223,9 +223,9 @@ def run_balanced(
     costs: Sequence[int],
     tick: Callable[[], object],
 ) -> list[Any]:
-    """Work on items in one Spark job, and return all results; `tick` is called meanwhile, and may raise.
+    """Work on items in one Spark job and return all results; `tick` is called meanwhile, and may raise.
 
-    The most costly items go first, each to the task that has the least.
+    The most costly items are assigned first, each to the task with the least work.
     """
     context = spark.sparkContext
     cores, enough = context.defaultParallelism, sum(costs) // _TASK_COST
@@ -236,7 +236,7 @@ def run_balanced(
         task = int(loads.argmin())
         groups[task].append(items[i])
         loads[task] += costs[i]
-    # Credentials go with the code: Spark lays data down in a file on its way.
+    # Credentials are sent with the code, because Spark writes the data to a file on its way.
     job = context.parallelize(groups, count).flatMap(work)
     return run_cancellable(spark, job.collect, tick, is_final=False)
 
@@ -250,7 +250,7 @@ def partition_values(source: Files, positions: np.ndarray) -> list[PartitionValu
 
 
 def row_fields(source: Files, positions: np.ndarray) -> list[dict[str, Any]]:
-    """Return the fields of files' add actions that only some have, and their remove actions repeat.
+    """Return the optional fields of files' add actions that their remove actions repeat.
 
     They are deletionVector, baseRowId and defaultRowCommitVersion.
     """
@@ -285,5 +285,5 @@ def found_vector(descriptor: dict[str, Any] | None, store: Store) -> tuple[Any, 
 
 
 def row_ids(fields: dict[str, Any], tracking: Sequence[str]) -> dict[str, int]:
-    """Return what a file's rows have where its columns for row ids and row commit versions have nothing."""
+    """Return the defaults of a file's rows without values in the columns for row ids and commit versions."""
     return dict(zip(tracking, (fields["baseRowId"], fields["defaultRowCommitVersion"]), strict=True))

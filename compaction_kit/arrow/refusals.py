@@ -1,4 +1,4 @@
-"""What the strategy "arrow" can rewrite, as Arrow types, and what it leaves to OPTIMIZE, and why."""
+"""Find what the strategy "arrow" can rewrite, as Arrow types, and what it leaves to OPTIMIZE, and why."""
 
 import importlib
 import pickle
@@ -48,11 +48,11 @@ _SIMPLE = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-# Of what is LEGACY or EXCEPTION, and not CORRECTED (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
+# Their values are CORRECTED, LEGACY or EXCEPTION (DataSourceUtils, datetimeRebaseSpec, int96RebaseSpec).
 _REBASE_MODES = ("datetimeRebaseModeInRead", "int96RebaseModeInRead")
-# Spark's masters whose tasks run in the driver's own process, with its Python; "local-cluster" is none.
+# Spark's masters with tasks in the driver's own process and its Python; not "local-cluster".
 _ONE_PROCESS = re.compile(r"local($|\[)")
-# The oldest pyarrow that executors may have: 20 can't load the S3FileSystem of a newer one.
+# The oldest pyarrow that executors may have: 20 can't load the S3FileSystem of a newer release.
 _LEAST_PYARROW = 21
 # Executors may lack this package: they get the worker's code by value.
 for _package in (worker, concat):
@@ -62,7 +62,7 @@ for _package in (worker, concat):
 def refuse_table(spark: SparkSession | None, plan: BinPlan, may_ask: bool = True) -> str | None:
     """Return why no bin of a plan can be rewritten with pyarrow; None if bins can.
 
-    Without a session, or where executors may not be asked, as far as it is known.
+    Without a session, or if executors may not be asked, some reasons stay unknown.
     """
     snapshot = plan.source.snapshot
     store = snapshot.store
@@ -80,14 +80,14 @@ def refuse_table(spark: SparkSession | None, plan: BinPlan, may_ask: bool = True
 
 
 def refuse_executors(spark: SparkSession, store: Store) -> str | None:
-    """Return why a cluster's executors can't rewrite files of a store, as one task finds; None if they can.
+    """Return why a cluster's executors can't rewrite files of a store, found by one task; None if they can.
 
-    Tasks that run in the driver's own process have what the driver has.
+    Tasks that run in the driver's own process can do what the driver can.
     """
     if runs_in_driver(spark):
         return None
     place, files = store.place(), store.filesystem
-    # As bytes, because without pyarrow it can't be loaded.
+    # As bytes, because an executor without pyarrow can't load the function.
     reach = cloudpickle.dumps(lambda: Storage(files).is_there(place))  # type: ignore[no-untyped-call]
 
     def look(_: Iterable[int]) -> list[str]:
@@ -119,7 +119,7 @@ def refuse_executors(spark: SparkSession, store: Store) -> str | None:
 def runs_in_driver(spark: SparkSession) -> bool:
     """Return whether tasks run beside the driver's own process, with its Python and its memory."""
     context, python = spark.sparkContext, shutil.which(spark.sparkContext.pythonExec)
-    # python3 and python of one environment are one.
+    # python3 and python of one environment are the same.
     has_python = python is not None and Path(python).parent == Path(sys.executable).parent
     is_free = context.getConf().get("spark.executor.pyspark.memory") is None
     return _ONE_PROCESS.match(str(context.master)) is not None and has_python and is_free
@@ -128,7 +128,7 @@ def runs_in_driver(spark: SparkSession) -> bool:
 def refuse_changes(spark: SparkSession, before: Snapshot, after: Snapshot) -> str | None:
     """Return why files that were rewritten for one version don't fit a later one; None if they do.
 
-    Columns added in between do no harm: in older files they are null.
+    Columns added in between are no problem, because they are null in older files.
     """
     metadata = after.metadata
     if (before.metadata.id, before.metadata.partition_columns) != (metadata.id, metadata.partition_columns):
@@ -161,7 +161,7 @@ def refuse_bins(plan: BinPlan) -> dict[int, str]:
 
 
 def legacy_setting(spark: SparkSession) -> str | None:
-    """Return the setting that makes Spark read other dates or times than files have; None without one."""
+    """Return the setting that makes Spark read other dates or times than files have; None if none does."""
     for name in _REBASE_MODES:
         if _setting(spark, name) == "LEGACY":
             return f"spark.sql.parquet.{name} is LEGACY, so dates may be of the legacy hybrid calendar"
@@ -176,7 +176,7 @@ def refuses_old_dates(spark: SparkSession) -> bool:
 
 
 def _setting(spark: SparkSession, name: str) -> str:
-    # By no default here, it is Spark's own.
+    # Without a default here, this is Spark's own default.
     return str(spark.conf.get(f"spark.sql.parquet.{name}")).upper()
 
 
@@ -226,8 +226,8 @@ def is_far(vector_id: str | None, store: Store) -> bool:
 def tracking_columns(metadata: Metadata) -> list[str]:
     """Return the columns of data files for row ids and row commit versions; none if rows aren't tracked.
 
-    Rows without values there have baseRowId and their number in the file, and defaultRowCommitVersion
-    (protocol, "Row Tracking"; RowTracking.preserveRowTrackingColumns).
+    Rows without values in them have as id baseRowId plus their number, and defaultRowCommitVersion (protocol,
+    "Row Tracking"; RowTracking.preserveRowTrackingColumns).
     """
     return [metadata.configuration[name] for name in ROW_COLUMNS] if metadata.tracks_rows else []
 
@@ -235,7 +235,7 @@ def tracking_columns(metadata: Metadata) -> list[str]:
 def _field(field: Mapping[str, Any], metadata: Metadata) -> pa.Field:
     known = field.get("metadata") or {}
     if "EXISTS_DEFAULT" in known:
-        # pyarrow and DuckDB read null there.
+        # pyarrow and DuckDB would read null instead of the default.
         raise UnsupportedTableError(
             f"Column {field['name']} has a default that Spark reads from files without the column."
         )

@@ -23,10 +23,10 @@ _LISTINGS = 32
 
 @dataclass
 class OnDisk:
-    """Outputs on a local disk: written to a folder of the run's own, and moved when all are there.
+    """Outputs on a local disk: written to the run's own folder, and moved when all are complete.
 
-    A Python worker goes on for a while when its task has been cancelled, or was tried again elsewhere: it
-    can't write to a folder that is gone.
+    A Python worker goes on for a while after its task was cancelled, or tried again elsewhere; it can't write
+    to a folder that was deleted.
     """
 
     store: LocalStore
@@ -41,18 +41,18 @@ class OnDisk:
         self.lease = self.store.place(self._own)
 
     def output(self, number: int) -> str:
-        """Return what the path of a bin's output begins with."""
+        """Return the prefix of the path of a bin's output."""
         return f"{self.lease}/part-{number:05d}-{self.run}"
 
     def __enter__(self) -> None:
         self.store.make_folder(self._own, exist_ok=False)
-        # VACUUM deletes empty folders at once, and this file in its time if the process is killed.
+        # VACUUM deletes empty folders at once, but this file only later, if the process is killed.
         self.store.create(f"{self._own}/in-use", b"")
 
     def __exit__(self, *error: object) -> None:
         end = time.monotonic() + _DELETING_SECONDS
         while self.store.status(self._own) and time.monotonic() < end:
-            # Again, if a file came after its listing.
+            # Repeated, because a file may appear after the folder was listed.
             self.store.delete(self._own)
 
     def publish(self, outputs: Iterable[RewriteOutput], published: dict[int, RewriteOutput]) -> None:
@@ -61,7 +61,7 @@ class OnDisk:
         for output in outputs:
             name = posixpath.basename(output.path)
             place = name and posixpath.join(made[self.folders[output.number]], name)
-            # Before it is moved: it is deleted if that fails.
+            # Added before the move, so that the output is deleted if the move fails.
             published[output.number] = output._replace(path=place and self.store.place(place))
             if place:
                 self.store.move(output.path, place)
@@ -69,14 +69,14 @@ class OnDisk:
                     self.store.move(checksum_place(output.path), checksum_place(place))
 
     def _made(self, folder: str) -> str:
-        """Make a folder if it isn't there; returns the table's own, "", if a link leads out of that."""
+        """Make a folder if it doesn't exist; returns "", the table's own, if a link leads out of that."""
         if not is_within(self.store.real(folder), self.store.root):
             return ""
         self.store.make_folder(folder)
         return folder
 
     def delete_unreferenced(self, unnamed: Iterable[RewriteOutput]) -> None:
-        """Delete published outputs that no commit names; all others went with the run's folder."""
+        """Delete published outputs that no commit names; all others were deleted with the run's folder."""
         for path in (output.path for output in unnamed if output.path):
             self.store.delete(path)
             self.store.delete(checksum_place(path))
@@ -84,10 +84,10 @@ class OnDisk:
 
 @dataclass
 class InStore:
-    """Outputs on an object store, which publishes a file when it is closed: they are written in place.
+    """Outputs on an object store: written in place, because the store publishes a file when it is closed.
 
     A task that outlives the run deletes its own outputs, when it sees that the lease is gone (see
-    `rewrite_bins`). Those that were there before are found by listing.
+    `rewrite_bins`). Earlier outputs are found by listing.
     """
 
     store: Store
@@ -95,20 +95,20 @@ class InStore:
     run: str
     _published: set[str] = field(default_factory=set)
 
-    # The parts of a bin would have to be written, and read, once more.
+    # Joining the parts of a bin would read and write them once more.
     may_join = False
 
     def __post_init__(self) -> None:
-        # VACUUM deletes it in its time, if the process is killed.
+        # If the process is killed, VACUUM deletes this file later.
         self.lease = self.store.place(f"compaction-kit-{self.run}.in-use")
 
     @property
     def files(self) -> FileSystem | None:
-        """The file system for executors, with credentials that don't end soon."""
+        """The file system for executors, with credentials that don't expire soon."""
         return self.store.filesystem
 
     def output(self, number: int) -> str:
-        """Return what the place of a bin's output begins with."""
+        """Return the prefix of the place of a bin's output."""
         return self.store.place(posixpath.join(self.folders[number], f"part-{number:05d}-{self.run}"))
 
     def __enter__(self) -> None:
@@ -119,17 +119,17 @@ class InStore:
         Storage(self.files).delete(self.lease)
 
     def publish(self, outputs: Iterable[RewriteOutput], published: dict[int, RewriteOutput]) -> None:
-        """Add outputs, which are in their places, to `published`."""
+        """Add outputs, which are in place already, to `published`."""
         published |= {output.number: output for output in outputs}
         self._published = {output.path for output in published.values()}
 
     def delete_unreferenced(self, unnamed: Iterable[RewriteOutput]) -> None:
-        """Delete the outputs that no commit names, and those of tasks that reported none."""
+        """Delete outputs that no commit names, and outputs of tasks that reported none."""
         storage = Storage(self.files)
         named = self._published - {output.path for output in unnamed}
 
         def delete_in(folder: str) -> None:
-            # What can't be listed or deleted now is left to VACUUM.
+            # VACUUM deletes the files that can't be listed or deleted now.
             with contextlib.suppress(CompactionKitError, OSError):
                 for entry in self.store.entries(folder):
                     place = self.store.place(posixpath.join(folder, entry.name))
@@ -144,5 +144,5 @@ Staging = OnDisk | InStore
 
 
 def staging_for(store: Store, folders: Mapping[int, str], run: str) -> Staging:
-    """Return where the outputs of a run go, by the folder of each bin; their names have the run's id."""
+    """Return the staging of a run's outputs, by the folder of each bin; names contain the run's id."""
     return OnDisk(store, folders, run) if isinstance(store, LocalStore) else InStore(store, folders, run)

@@ -1,7 +1,7 @@
-"""Statistics of rewritten files, merged from those of their inputs, or read from files without deleted rows.
+"""Statistics of rewritten files, merged from the inputs' statistics, or read from the outputs' footers.
 
-Wrong statistics lose rows silently, because readers skip files by them. What isn't known of every file is
-left out: Delta then skips nothing by it (protocol, "Per-file Statistics").
+Wrong statistics lose rows silently, because readers skip files by them. Statistics that aren't known for
+every file are left out; Delta then skips no file by them (protocol, "Per-file Statistics").
 """
 
 import contextlib
@@ -26,21 +26,21 @@ from compaction_kit.storage import Store
 # The physical names of a column and of the structs that it is in, outermost first, and its Delta type.
 Leaf = tuple[tuple[str, ...], Any]
 
-# The number of nulls in a column, and its least and its greatest value; None for those that aren't known.
+# A column's number of nulls, minimum and maximum; None for unknown ones.
 LeafStats = tuple[int, Any, Any]
 
 _FLOATS = ("float", "double")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# Delta keeps the first characters of texts; what it puts behind them in a maximum is greater than any other.
+# Delta keeps the first characters of texts, and ends a maximum with a character greater than all others.
 _PREFIX, _GREATEST = 32, "\U0010ffff"
-# Made once: json.loads makes one for each text.
+# Made once, because json.loads would make a decoder for each text.
 _DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 class MergedStats(NamedTuple):
-    """The stats of some files' rows together, as JSON; `num_rows` is None if one of them has no stats.
+    """The merged stats of some files, as JSON; `num_rows` is None if one has no stats, or no tight ones.
 
-    `indexed` are the columns of which any file has stats, or of which Delta would write some.
+    `indexed` are the columns that any file has stats for, or that Delta would write stats for.
     """
 
     num_rows: int | None
@@ -50,10 +50,10 @@ class MergedStats(NamedTuple):
     def of(
         self, num_rows: int, read: Callable[[], Mapping[str, LeafStats]], with_nan: Container[str] = ()
     ) -> str:
-        """Return the stats of an output; without the merged ones if its number of rows differs.
+        """Return the stats of an output; the merged stats are left out if its number of rows differs.
 
-        Bounds that are missing then, or as a column is newer than some files, `read` finds in the output.
-        To Delta NaN is the greatest value; some writers' bounds don't count it in the columns `with_nan`.
+        `read` reads missing bounds from the output: all bounds then, or those of columns newer than some
+        files. For Delta, NaN is the greatest value; some writers' bounds ignore it in the columns `with_nan`.
         """
         text = self.text if num_rows == self.num_rows else json.dumps({"numRecords": num_rows})
         found = _DECODER.decode(text)
@@ -71,7 +71,7 @@ class MergedStats(NamedTuple):
 
 
 def data_leaves(metadata: Metadata) -> list[Leaf]:
-    """Return the columns of which stats are kept: not partition columns, and fields in place of structs."""
+    """Return the columns that can have stats: no partition columns, and fields instead of structs."""
 
     def leaves(fields: Sequence[Mapping[str, Any]], path: tuple[str, ...]) -> Iterator[Leaf]:
         for field in fields:
@@ -86,9 +86,9 @@ def data_leaves(metadata: Metadata) -> list[Leaf]:
 
 
 def indexed_leaves(metadata: Metadata) -> list[Leaf]:
-    """Return the columns of which Delta writes stats: the first 32, or as many as a property says.
+    """Return the columns that Delta writes stats for: the first 32, or as many as a property says.
 
-    None of them if a property names them (StatisticsCollection, DeltaStatsColumnSpec).
+    Returns no column if a property names the columns (StatisticsCollection, DeltaStatsColumnSpec).
     """
     properties = metadata.configuration
     count = properties.get("delta.dataSkippingNumIndexedCols", "32")
@@ -106,10 +106,10 @@ def merge_stats(
 ) -> MergedStats:
     """Merge the stats of files, given as JSON; `leaves` are the table's columns.
 
-    The result has numRecords, and nullCount, minValues and maxValues of the columns of which every file has
-    them. `is_new` takes a column's path and the number of a file that has no stats of it where other files
-    have, and returns whether all such files count as null there. `by_default` are the columns that are
-    indexed if no file has stats of any.
+    The result has numRecords, and nullCount, minValues and maxValues of the columns for which every file has
+    them. `is_new` takes a column's path and the number of a file that lacks its stats while other files have
+    them, and returns whether the column counts as null in all such files. `by_default` are the indexed
+    columns if no file has stats of any column.
     """
     files = [file for file in map(_parsed, stats) if file is not None]
     if len(files) < len(stats):
@@ -131,7 +131,7 @@ def merge_stats(
                 # Columns of nulls have no bounds.
                 found = zip(bounds, nulls, counts, strict=True)
                 bounds = [bound for bound, null, count in found if bound is not None or null != count]
-            # Left out if one lacks, or it isn't sure how they compare.
+            # Left out if a bound is missing, or if it isn't certain how the bounds compare.
             with contextlib.suppress(ValueError, TypeError, ArithmeticError):
                 _put(merged, name, path, pick(bounds, key=partial(_sort_key, kind)))
     return MergedStats(sum(counts) if is_tight else None, json_text(merged), indexed or by_default)
@@ -146,7 +146,7 @@ def footer_stats(store: Store, place: str) -> dict[str, LeafStats]:
     found = {
         path: _bounds([group.column(number).statistics for group in groups])
         for number, path in enumerate(paths)
-        # Else they are a column a.b and the field b of a struct a.
+        # A path occurs twice for a column a.b and the field b of a struct a.
         if paths.count(path) == 1
     }
     return {path: bounds for path, bounds in found.items() if bounds is not None}
@@ -158,7 +158,7 @@ def _bounds(chunks: list[pq.Statistics | None]) -> LeafStats | None:
         return None
     null_count = sum(chunk.null_count for chunk in known)
     full = [chunk for chunk in known if chunk.num_values]
-    # Some timestamps have no equal in Python.
+    # Python can't represent some timestamps.
     with contextlib.suppress(ValueError, OverflowError, NotImplementedError):
         if full and all(chunk.has_min_max for chunk in full):
             return null_count, min(chunk.min for chunk in full), max(chunk.max for chunk in full)
@@ -166,9 +166,9 @@ def _bounds(chunks: list[pq.Statistics | None]) -> LeafStats | None:
 
 
 def shows_years(source: Files, positions: np.ndarray, kinds: str, first: int) -> np.ndarray:
-    """Return whether the stats of each file show that all its values are of the years `first` to 9999.
+    """Return whether the stats of each file show that all its values are in the years `first` to 9999.
 
-    `kinds` is a pattern that types begin with.
+    `kinds` is a pattern for the beginnings of types.
     """
     of_kind = re.compile(f'"({kinds})')
     leaves = [leaf for leaf in data_leaves(source.snapshot.metadata) if of_kind.search(json.dumps(leaf[1]))]
@@ -211,7 +211,7 @@ def _written(kind: Any, value: Any, is_max: bool) -> Any:
         case "string", str():
             return value[:_PREFIX]
         case _, datetime():
-            # Readers add a millisecond to a maximum.
+            # Truncated to milliseconds, because readers add a millisecond to a maximum.
             return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         case _, date():
             return value.isoformat()
@@ -238,7 +238,7 @@ def _put(merged: dict[str, Any], name: str, path: Sequence[str], value: Any) -> 
 
 
 def _sort_key(kind: Any, value: Any) -> Any:
-    """Return a value in stats so that it compares as the column's values do; raises if it isn't sure how."""
+    """Return a sort key that orders a bound like the column's values; raises if the order is uncertain."""
     match kind, value:
         case "string", str():
             return value.encode()
@@ -246,7 +246,7 @@ def _sort_key(kind: Any, value: Any) -> Any:
             return value
         case "timestamp" | "timestamp_ntz", str():
             moment = datetime.fromisoformat(value)
-            # Without a zone a timestamp is in the session's, whichever that was.
+            # A timestamp without a zone is in the zone of its writer's session, which is unknown.
             if (moment.tzinfo is None) == (kind == "timestamp_ntz"):
                 return moment
         case "byte" | "short" | "integer" | "long", int():
@@ -254,7 +254,7 @@ def _sort_key(kind: Any, value: Any) -> Any:
         case "float" | "double", int() | Decimal() | "Infinity" | "-Infinity":
             return 0, Decimal(value)
         case "float" | "double", "NaN":
-            # To Spark it is greater than any number.
+            # For Spark, NaN is greater than any number.
             return 1, Decimal(0)
         case str(), int() | Decimal() if kind.startswith("decimal"):
             return value

@@ -1,8 +1,8 @@
 """The strategy "arrow": a plan's bins, batch after batch, rewritten by Spark tasks and committed by Delta.
 
 `rewritten` runs the tasks of a batch and publishes their outputs, `compare` proves them, and an
-`OptimizeTransaction` commits. Bins of which other writers took files in between are left out; what is left of
-their files is rewritten next.
+`OptimizeTransaction` commits. Bins that lost files to other writers are left out; their remaining files are
+rewritten next.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from compaction_kit.storage import Store
 from compaction_kit.text import format_count
 from compaction_kit.verify import Fingerprint
 
-# Conflicts after which a run gives up.
+# A run gives up after this number of conflicts.
 MOST_CONFLICTS = 5
 _NO_CHECKSUM = {
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
@@ -70,9 +70,9 @@ class Arrow(Strategy):
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The part of a bin's actions that its inputs determine: of its output, and `removes` in JSON.
+    """The parts of a bin's actions that its inputs determine: parts of the add, and `removes` in JSON.
 
-    Thousands of objects instead of JSON would keep Python's garbage collector busy.
+    Without JSON, thousands of objects would keep Python's garbage collector busy.
     """
 
     partition_values: PartitionValues
@@ -94,7 +94,7 @@ _Pending = dict[int, RewriteOutput]
 
 
 class _ArrowRun:
-    """One run, with the bins that are refused on the way."""
+    """One run, with the bins that it refuses."""
 
     def __init__(self, run: Run):
         self._run = run
@@ -105,9 +105,9 @@ class _ArrowRun:
         run = self._run
         bins = self._live_part(self._left(bins), run.log.segment().version)
         while bins:
-            # Delta begins while the tasks write, and stats are merged.
+            # While the tasks write, Delta's transaction begins and stats are merged.
             meanwhile = in_thread(run.spark, partial(self._prepare, bins))
-            # Outputs that no commit has named yet: deleted if none will.
+            # Outputs that no commit has named yet; those still in `pending` at the end are deleted.
             with rewritten(run, bins) as pending:
                 transaction, inputs = meanwhile.result()
                 for output in pending.values():
@@ -122,16 +122,16 @@ class _ArrowRun:
                 bins = self._commit(transaction, kept, done, pending)
 
     def _left(self, bins: Iterable[Bin]) -> list[Bin]:
-        """The bins to rewrite here: OPTIMIZE gets whole partitions."""
+        """Return the bins to rewrite here: OPTIMIZE gets whole partitions."""
         if not self._run.plan.is_optimize:
             return [bin_ for bin_ in bins if bin_.number not in self.refusals]
         theirs = {self._partition_of[number] for number in self.refusals}
         return [bin_ for bin_ in bins if self._partition_of[bin_.number] not in theirs]
 
     def _live_part(self, bins: list[Bin], version: int) -> list[Bin]:
-        """Return the bins with their files that are live at a version, if more than one is.
+        """Return bins with only their files that are live at a version, without bins of fewer than two.
 
-        Bins of which no file is gone are the same objects.
+        Bins that lost no file are the same objects.
         """
         run, source = self._run, self._run.plan.source
         if version == run.plan.version or not bins:
@@ -156,7 +156,7 @@ class _ArrowRun:
     def _commit(
         self, transaction: OptimizeTransaction, bins: list[Bin], done: Mapping[int, _Done], pending: _Pending
     ) -> list[Bin]:
-        """Compare and commit outputs; returns the live part of bins of which other writers took files."""
+        """Compare and commit outputs; returns the live part of bins that lost files to other writers."""
         run, lost, is_counted = self._run, list[Bin](), False
         proof: Fingerprint | None = None
         while bins:
@@ -176,7 +176,7 @@ class _ArrowRun:
             if run.verify and proof is None:
                 proof = self._compare(actions)
             run.record.report_or_cancel(run.record.committing)
-            # After an error that is no conflict the commit may have been made: then they are live files.
+            # After an error other than a conflict, the commit may exist: the outputs may be live files.
             for number in named:
                 del pending[number]
             try:
@@ -195,13 +195,13 @@ class _ArrowRun:
     def _without(self, proof: Fingerprint, gone: Sequence[_Done]) -> Fingerprint | None:
         """Compare the bins whose files are gone, and subtract them from the proof of all bins.
 
-        None if another reader has compared them, because each reader has hashes of its own.
+        Returns None if another reader has compared them, because each reader has its own hashes.
         """
         part = self._compare(_file_actions(self._run.store, gone))
         return proof - part if {*part.readers} <= {*proof.readers} else None
 
     def _is_committed(self, actions: Iterable[str], version: int) -> bool:
-        """Return whether a conflict is with these actions: Delta tries again where an answer was lost."""
+        """Return whether these actions are committed: if an answer is lost, Delta conflicts with itself."""
         commits = commits_of(self._run.store, self._run.id, version)
         added = {add["path"] for commit in commits for add in commit.adds}
         return any(json.loads(line).get("add", {}).get("path") in added for line in actions)
@@ -213,7 +213,7 @@ class _ArrowRun:
         metrics: Mapping[str, int],
         proof: Fingerprint | None,
     ) -> None:
-        """Commit, and report that meanwhile; it can't be cancelled any more."""
+        """Commit, and report progress meanwhile; the commit can't be cancelled."""
         run = self._run
         # After a version without a checksum file, Delta would read the whole log to write one.
         has_one = run.store.is_file(f"{LOG_FOLDER}/{transaction.version:020d}.crc")
@@ -226,7 +226,7 @@ class _ArrowRun:
                     with contextlib.suppress(Exception):
                         run.record.committing()
             finally:
-                # After Ctrl-C too: else the error says that nothing is committed, and a moment later it is.
+                # After Ctrl-C too, or the error could say that nothing is committed just before it is.
                 wait([outcome])
             error = outcome.exception()
             if error and not (is_conflict(error) and self._is_committed(actions, transaction.version)):
@@ -234,7 +234,7 @@ class _ArrowRun:
 
     def _compare(self, lines: Iterable[str]) -> Fingerprint:
         """Compare the rows that file actions remove and add, before they are committed."""
-        # All lines at once, which takes half the time.
+        # Parsing all lines at once takes half the time.
         actions = json.loads(f"[{','.join(lines)}]")
         gone = [as_add(action["remove"]) for action in actions if "remove" in action]
         return compare(self._run, gone, [action for action in actions if "add" in action])
@@ -246,9 +246,9 @@ class _ArrowRun:
 
 
 def _inputs(source: Files, bins: Sequence[Bin]) -> dict[int, _Inputs]:
-    """Make the actions of some bins' inputs, by the number of the bin.
+    """Make the parts of actions that depend on bins' inputs, by the number of the bin.
 
-    They are removed as of now, before they are rewritten, as OPTIMIZE does (OptimizeExecutor,
+    The inputs' deletion time is now, before they are rewritten, as in OPTIMIZE (OptimizeExecutor,
     operationTimestamp).
     """
     leaves, by_default = data_leaves(source.snapshot.metadata), indexed_leaves(source.snapshot.metadata)
@@ -279,7 +279,7 @@ def _finished(store: Store, pair: tuple[_Inputs, RewriteOutput]) -> _Done:
 
 
 def _file_actions(store: Store, done: Iterable[_Done]) -> list[str]:
-    """Return the add of each bin's output, if that has rows, and the removes of its inputs, in JSON."""
+    """Return the add of each bin's output, if the output has rows, and the removes of its inputs, in JSON."""
     actions: list[str] = []
     for inputs, output, stats in done:
         if output.num_rows:

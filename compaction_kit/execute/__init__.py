@@ -1,4 +1,4 @@
-"""Run plans: bins in, commit out. One module a strategy, one runner."""
+"""Run plans: one module per strategy, and one runner for all."""
 
 from compaction_kit.execute.result import CompactionResult
 from compaction_kit.execute.run import run_plan

@@ -1,4 +1,4 @@
-"""The commits of a run, read back from the log: their userMetadata names it."""
+"""Read the commits of a run from the log, where their userMetadata names the run."""
 
 import contextlib
 import json
@@ -26,9 +26,9 @@ from compaction_kit.storage import Store
 from compaction_kit.text import format_count, format_list, format_size
 from compaction_kit.verify import Fingerprint
 
-# Delta writes its value to the session's commits, and DESCRIBE HISTORY shows it.
+# Delta writes this setting's value to the session's commits, and DESCRIBE HISTORY shows it.
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-# A write of the session that these name is written once: it would take the run's overwrite for that write.
+# These settings make a write idempotent. They are unset, or Delta may skip the run's overwrite as done.
 _WRITE_ONCE = dict.fromkeys(f"spark.databricks.delta.write.{name}" for name in ("txnAppId", "txnVersion"))
 # Over Spark Connect one run at a time has its settings in the session.
 _SETTINGS = threading.RLock()
@@ -48,9 +48,8 @@ def settings(
 ) -> Iterator[SparkSession]:
     """Yield a copy of a session whose commits name the run, and its proof, in their userMetadata.
 
-    `confs` are other settings of the copy; what other threads do meanwhile in the session goes on without
-    them. Over Spark Connect the session itself has them within the `with` block, and other runs wait for its
-    end.
+    `confs` are other settings of the copy; they don't affect the session's other threads. Over Spark Connect
+    the session itself has them within the `with` block, and other runs wait for the end of the block.
     """
     tag = f"compaction_kit {strategy}, plan {run_id}"
     if proof is not None:
@@ -63,7 +62,7 @@ def settings(
 
 
 def run_of(user_metadata: str | None) -> str | None:
-    """Return the run of this package that a commit is of, by its userMetadata; None for other commits."""
+    """Return the id of the run that made a commit, from its userMetadata; None for other commits."""
     tag = _TAG.search(user_metadata or "")
     return tag["run"] if tag else None
 
@@ -78,8 +77,8 @@ def proved_rows(user_metadata: str | None) -> int | None:
 class Commit:
     """One commit of a run: file actions and metrics as the log has them, `time` in seconds since 1970.
 
-    `read_version` is the version that its transaction read; `is_proved` says whether its content was compared
-    before it was made.
+    `read_version` is the version that its transaction read; `is_proved` says whether the content was compared
+    before the commit.
     """
 
     version: int
@@ -96,7 +95,7 @@ def commits_of(store: Store, run_id: str, since: int) -> list[Commit]:
     """Return the commits of a run after a version, oldest first."""
     found = []
     for file, info, tag, adds, removes in _commits_after(store, since):
-        # Over Spark Connect other writes in the same session meanwhile carry the tag too.
+        # Over Spark Connect, other writes of the session during the run have the tag too.
         is_other = not removes or any(action["dataChange"] for action in adds + removes)
         is_restore = info.get("operation") == "RESTORE" and tag and tag["strategy"] in ("restore", "undo")
         if tag is None or tag["run"] != run_id or (is_other and not is_restore):
@@ -110,7 +109,7 @@ def commits_of(store: Store, run_id: str, since: int) -> list[Commit]:
 
 
 def other_commits(store: Store, run_id: str, plan: BinPlan, since: int) -> str:
-    """Say who committed after a version besides a run, and how many files of its plan they removed."""
+    """Say which other writers committed after a version, and how many of the plan's files they removed."""
     planned, removed = set(plan.files["path"].to_pylist()), dict[str, int]()
     for file, info, tag, _, removes in _commits_after(store, since):
         if tag is None or tag["run"] != run_id:
@@ -140,7 +139,7 @@ def _commits_after(store: Store, since: int) -> Iterator[tuple[LogFile, Any, re.
 def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
     """Count data files written since a time (seconds) that are in no version: a part of a sentence, or "".
 
-    Tasks of Spark leave them when their commit fails: Delta doesn't delete them.
+    Spark's tasks leave such files when a commit fails, and Delta doesn't delete them.
     """
     snapshot = log.snapshot()
     paths = pa.chunked_array([*snapshot.live["path"].chunks, *snapshot.dead["path"].chunks], pa.string())
@@ -165,7 +164,7 @@ def removed_paths(commits: Sequence[Commit]) -> set[str]:
 
 
 def net_files(commits: Sequence[Commit]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the files that commits removed and those they added, as add actions, without files of both."""
+    """Return the files that commits removed and added, as add actions, without files in both sets."""
 
     def key(action: dict[str, Any]) -> tuple[str, str]:
         return action["path"], json.dumps(action.get("deletionVector"), sort_keys=True)
@@ -196,12 +195,12 @@ def restored(
         with settings(handle.spark, strategy, run_id, confs) as spark:
             run(spark)
     except (*SPARK_FAILURES, OSError):
-        # Where only the answer is lost, Delta tries again, and its own commit is in the way.
+        # If only the answer is lost, Delta tries again, and conflicts with its own commit.
         if not commits_of(handle.store, run_id, since):
             raise
     return commits_of(handle.store, run_id, since)[0]
 
 
 def restore(spark: SparkSession, table: str, version: int) -> None:
-    """Restore an earlier version in a new commit; a PySparkException or Py4JJavaError if Delta refuses it."""
+    """Restore a version in a new commit; raises PySparkException or Py4JJavaError if Delta refuses."""
     spark.sql(f"RESTORE TABLE {table_name(spark, table)} TO VERSION AS OF {version}").collect()

@@ -1,6 +1,6 @@
-"""Calls into Delta by py4j, without a public API: commit file actions, read the rows of given files.
+"""Call internal methods of Delta by py4j: commit file actions, read the rows of given files.
 
-The methods called are the same in Delta 3.3, 4.0 and 4.4, but for those in `compat`.
+These methods are the same in Delta 3.3, 4.0 and 4.4, except those in `compat`.
 """
 
 import json
@@ -26,9 +26,9 @@ _METADATA = {
     "partitionColumns": [],
     "configuration": {},
 }
-# Where rows are tracked, Delta reads no file without them; the commit gives them to new files.
+# With row tracking, Delta can't read a file without these fields; the commit sets them for new files.
 _ROW_IDS = {"baseRowId": 0, "defaultRowCommitVersion": 0}
-# With it Delta need not look for protocol and metadata, which takes a Spark job.
+# With a checksum file, Delta doesn't need a Spark job to find protocol and metadata.
 _CHECKSUM = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
 
 
@@ -95,7 +95,7 @@ class OptimizeTransaction:
         optimize = java_class(spark, f"{_DELTA}.DeltaOperations$Optimize")
         operation = optimize(utils.toSeq(predicates), utils.toSeq([]), False, _nothing(spark), False)
         tracking = getattr(java_class(spark, f"{_DELTA}.RowTracking$"), "MODULE$")
-        # On tables that track rows, they say that rows keep their ids.
+        # On tables with row tracking, the tags say that rows keep their ids.
         tags = tracking.addPreservedRowTrackingTagIfNotSet(self._transaction.snapshot(), utils.toScalaMap({}))
         return int(self._transaction.commit(_parsed(spark, actions), operation, tags))
 
@@ -109,9 +109,9 @@ def commit_restore(
 ) -> bool:
     """Commit add and remove actions in JSON as RESTORE does (RestoreTableCommand), without its joins.
 
-    `versions` are the latest and the one that is restored. Returns False if nothing was committed, because
-    both versions differ in metadata or protocol. Raises StalePlanError if the table has a newer version, and
-    as RESTORE does if another writer was in the way.
+    `versions` are the latest version and the version to restore. Returns False, and commits nothing, if they
+    differ in metadata or protocol. Raises StalePlanError if the table has a newer version, and RESTORE's
+    errors if another writer was in the way.
     """
     log, _, nothing = _latest(spark, table)
     transaction = log.startTransaction(nothing, nothing)
@@ -123,7 +123,7 @@ def commit_restore(
         return False
     utils, some = java_class(spark, _PYTHON_UTILS), java_class(spark, "scala.Some")
     domains, lines = getattr(java_class(spark, f"{_DELTA}.DomainMetadataUtils$"), "MODULE$"), [*actions]
-    # It would read the whole log to find none.
+    # Without this feature, the call would read the whole log and find nothing.
     if domains.domainMetadataSupported(new.protocol()):
         found = domains.handleDomainMetadataForRestoreTable(old, new)
         lines += [found.apply(number).json() for number in range(found.size())]
@@ -143,7 +143,7 @@ def _nothing(spark: SparkSession) -> Any:
 
 
 def _make_active(spark: SparkSession) -> None:
-    # Delta uses the settings of the thread's active session; runs in the background have own threads.
+    # Delta uses the settings of the thread's active session; background runs have their own threads.
     session_class(spark).setActiveSession(spark._jsparkSession)
 
 
@@ -159,14 +159,14 @@ def _delta_log(spark: SparkSession, table: str) -> Any:
 
 
 def forget(spark: SparkSession, folder: Path) -> None:
-    """Let Delta drop what it keeps of a scratch table for an hour: some MiB of Java's memory."""
+    """Remove a scratch table from Delta's cache, where it takes some MiB of Java's memory for an hour."""
     if has_jvm(spark):
         path = java_class(spark, "org.apache.hadoop.fs.Path")(uri(folder))
         java_class(spark, f"{_DELTA}.DeltaLog").invalidateCache(spark._jsparkSession, path)
 
 
 def _parsed(spark: SparkSession, actions: Iterable[str]) -> Any:
-    """Convert actions from JSON by one call into the JVM: Delta reads a scratch log."""
+    """Convert actions from JSON with one call into the JVM, in which Delta reads a scratch log."""
     with tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
         log = Path(scratch) / LOG_FOLDER
         log.mkdir()

@@ -1,4 +1,4 @@
-"""Translate what Spark, Delta or the disk raised into errors of this package, one sentence each."""
+"""Translate errors of Spark, Delta or the disk into errors of this package, one sentence each."""
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -8,12 +8,12 @@ from compaction_kit.execute.delta import is_conflict
 from compaction_kit.session import JAVA_ENDED, has_java_ended
 from compaction_kit.storage import Store
 
-# What a call of Spark raises, also where its Java has ended.
+# Errors that a call of Spark raises, including those after its Java process has ended.
 SPARK_FAILURES = (PySparkException, Py4JError)
 
 _NO_PERMISSION = ("Permission denied", "AccessDenied", "Read-only file system")
 _GONE = ("No such file or directory", "FILE_NOT_EXIST", "FileNotFoundException")
-# What the message of an error has, and the sentence to say instead.
+# Parts of error messages, and the sentence that replaces such a message.
 _SENTENCES = {
     ("No space left on device", "Disk quota exceeded"): (
         "The disk of {table} is full: free space and run the plan again; {outcome}."
@@ -36,11 +36,11 @@ class BinFailed(Exception):
 
 
 class TableChanged(Exception):
-    """The table isn't as it was planned any more; the message says what changed."""
+    """The table has changed since it was planned; the message says how."""
 
 
 class ContentDiffers(Exception):
-    """Files have other rows than those that they replace; the message says which, `advice` what to do."""
+    """New files have other rows than the files that they replace; `advice` says what to do."""
 
     def __init__(self, evidence: str, advice: str = "report this"):
         super().__init__(evidence)
@@ -64,10 +64,10 @@ def check_writable(store: Store, *folders: str) -> None:
 def translate(
     error: Exception, table: str, outcome: str, others: str = "Another writer changed the table"
 ) -> errors.CompactionKitError:
-    """Make the error to raise instead of another.
+    """Return the error of this package to raise instead of `error`.
 
-    `outcome` says what became of the table, as a part of a sentence, and `others` what other writers did, for
-    a conflict; see `commits.other_commits`.
+    `outcome` says what became of the table, as a part of a sentence; `others` says what other writers did, if
+    there was a conflict (see `commits.other_commits`).
     """
     text = str(error)
     if has_java_ended(error):
@@ -77,7 +77,7 @@ def translate(
     if is_conflict(error) or isinstance(error, TableChanged):
         why = text if isinstance(error, TableChanged) else "so Delta refused the commit"
         return errors.ConflictError(f"{others}, {why}: make a new plan; {outcome}.")
-    # A refused read isn't a missing permission to write.
+    # A refused read is not a missing write permission.
     if any(sign in text for sign in _NO_PERMISSION) and " can't be read: " not in text:
         return errors.ReadOnlyTableError(
             f"{table} may not be read or written to ({errors.reason_of(error)}): get permission and run the "

@@ -19,20 +19,20 @@ T = TypeVar("T")
 POLL_SECONDS = 0.1
 # How long to wait for tasks that were cancelled.
 _ENDING_SECONDS = 30
-# Otherwise Spark may pass over rows of files that it can't read.
+# With other values, Spark may skip rows of files that it can't read.
 WHOLE_FILES = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
-# For each setting of a session, its value before all blocks that set it, and the value of each block.
+# For each setting of a session: its value before all blocks that set it, and the value of each block.
 _values: dict[tuple[int, str], dict[object, str | None]] = {}
-# RDD.toDF is put back at once.
+# The second lock guards RDD.toDF, which `own_session` restores.
 _CONFS, _COPYING = threading.RLock(), threading.Lock()
 
 
 class WorkCancelled(Exception):
-    """Work was stopped by its watcher, or by Ctrl-C; that is its cause."""
+    """Work was stopped by an exception of its watcher or by Ctrl-C, which is the `__cause__`."""
 
 
 class SparkJob(NamedTuple):
-    """A Spark job that has succeeded: its last stage's name, begin and end in seconds since 1970."""
+    """A Spark job that has succeeded: its last stage's name, its start and end in seconds since 1970."""
 
     name: str
     start: float
@@ -40,7 +40,7 @@ class SparkJob(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """Progress of Spark work: jobs that are done, and tasks of running jobs (one over Spark Connect)."""
+    """Progress of Spark work: jobs that are done, and tasks of running jobs (one task over Spark Connect)."""
 
     jobs: list[SparkJob]
     tasks: int
@@ -74,7 +74,7 @@ class _Group:
         return Watched([*self._done.values()], tasks, sum(stage.numTasks for stage in running))
 
     def cancel(self) -> bool:
-        """Cancel what runs now; returns whether nothing ran."""
+        """Cancel the running jobs; returns whether nothing was running."""
         if not self._has_jvm:
             return not self._spark.interruptTag(self._name)
         self._spark.sparkContext.cancelJobGroup(self._name)
@@ -102,18 +102,18 @@ class _Group:
                 if stopped is None:
                     tick()
                 else:
-                    # Again and again: a cancellation before the first job starts is lost.
+                    # Repeatedly, because a cancellation before the first job starts is lost.
                     self.cancel()
             except BaseException as error:
                 stopped = error
         failure = outcome.exception()
         if failure is not None:
-            # Delta rewrites bins in threads of its own, whose jobs go on writing when the first has failed.
+            # Delta rewrites bins in its own threads; after one job has failed, the others go on writing.
             end = time.monotonic() + _ENDING_SECONDS
             with contextlib.suppress(Exception):
                 while time.monotonic() < end and not self.cancel():
                     time.sleep(POLL_SECONDS / 2)
-            # Nobody has cancelled the work of a session that has died.
+            # If the session has died, the work was not cancelled: raise its own error.
             if isinstance(stopped, DEAD):
                 raise failure
         if stopped is not None and not (is_final and failure is None):
@@ -124,11 +124,11 @@ class _Group:
 def run_cancellable(
     spark: SparkSession, work: Callable[[], T], tick: Callable[[], object], is_final: bool = True
 ) -> T:
-    """Call `work` in a thread of its own until it is done, and return what it returned or raise its error.
+    """Call `work` in its own thread until it is done, and return its result or raise its error.
 
-    `tick` is called about ten times a second, and once when all is done. When it raises, or Ctrl-C is
-    pressed, the work's jobs are cancelled, and WorkCancelled is raised; with `is_final` not if the work was
-    done all the same.
+    `tick` is called about ten times a second, and once when all is done. When `tick` raises, or Ctrl-C is
+    pressed, the work's jobs are cancelled, and WorkCancelled is raised, unless `is_final` is true and the
+    work has succeeded anyway.
     """
     return _Group(spark).run(work, tick, is_final)
 
@@ -136,15 +136,15 @@ def run_cancellable(
 def run_watched(
     spark: SparkSession, work: Callable[[], T], watch: Callable[[Watched], object], is_final: bool = True
 ) -> T:
-    """Call `work` as `run_cancellable` does; `watch` takes what is known of its jobs."""
+    """Call `work` as `run_cancellable` does; `watch` is called with the progress of its jobs."""
     group = _Group(spark)
     return group.run(work, lambda: watch(group.look()), is_final)
 
 
 def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
-    """Begin work that may use Spark in a thread of its own, which ends with the program.
+    """Start work that may use Spark in its own thread, which ends with the program.
 
-    If Java has ended, so that it can't begin, that is its error.
+    If the work can't start because Java has ended, the future has that error.
     """
     outcome = Future[T]()
 
@@ -163,15 +163,15 @@ def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
 
 @contextlib.contextmanager
 def own_session(spark: SparkSession, confs: Mapping[str, str | None]) -> Iterator[SparkSession]:
-    """Yield a copy of a session with other settings: other threads of the session go on without them.
+    """Yield a copy of a session with other settings, which don't affect the session's other threads.
 
-    Over Spark Connect, where a session can't be copied, it has them itself within the `with` block.
+    Over Spark Connect a session can't be copied, so it has the settings itself within the `with` block.
     """
     if has_jvm(spark):
         with _COPYING:
             to_df = RDD.toDF
             spark = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-            # PySpark lets RDDs make DataFrames of the session that was made last.
+            # PySpark replaces RDD.toDF with a function that uses the newest session.
             RDD.toDF = to_df  # type: ignore[method-assign]
     with session_confs(spark, confs):
         yield spark
@@ -179,9 +179,9 @@ def own_session(spark: SparkSession, confs: Mapping[str, str | None]) -> Iterato
 
 @contextlib.contextmanager
 def session_confs(spark: SparkSession, confs: Mapping[str, str | None]) -> Iterator[None]:
-    """Set session settings (None: unset) for the time of a `with` block, then put the old ones back.
+    """Set session settings (None: unset) during a `with` block, then restore the old ones.
 
-    With blocks in several threads, the value of the block entered last counts. What others set stays.
+    If several threads have blocks, the value of the block entered last counts. Values that others set stay.
     """
     block, entered = object(), list[str]()
     try:

@@ -13,7 +13,7 @@ from compaction_kit.plan.thresholds import CUBES
 from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sql import identifier, table_name
 
-# How often OPTIMIZE is run if another writer takes its files.
+# How many times OPTIMIZE is tried if other writers' commits conflict with it.
 MOST_TRIES = 3
 _CONF = "spark.databricks.delta.optimize"
 
@@ -25,10 +25,10 @@ class Optimize(Strategy):
     reason = "optimize, which runs on every table"
 
     def run(self, run: Run) -> Mapping[int, str]:
-        """Run OPTIMIZE; settings are put back afterwards.
+        """Run OPTIMIZE; settings are restored afterwards.
 
         Raises:
-            PySparkException, WorkCancelled: It failed, or was cancelled.
+            PySparkException, WorkCancelled: OPTIMIZE failed, or was cancelled.
         """
         plan, where, num_bins = run.plan, run.plan.where, run.plan.num_bins
         if run.partitions is not None:
@@ -55,7 +55,7 @@ class Optimize(Strategy):
                 except Exception as error:
                     if not is_conflict(error):
                         raise
-                    # Where an answer is lost, Delta takes its own commit for another writer's.
+                    # If an answer is lost, Delta tries again and takes its own commit for another writer's.
                     own = commits_of(run.store, run.id, plan.version)
                     if plan.without(removed_paths(own)).is_empty:
                         break
@@ -73,7 +73,7 @@ class Optimize(Strategy):
 
 
 class Reorg(Optimize):
-    """Delta's REORG … APPLY (PURGE), which is OPTIMIZE of other files: see `Table.plan_purge`."""
+    """Delta's REORG … APPLY (PURGE), which is OPTIMIZE with other files: see `Table.plan_purge`."""
 
     name = "reorg"
     reason = "reorg, which alone purges"
@@ -89,7 +89,7 @@ def _execute(run: Run, spark: SparkSession, statement: str, num_bins: int) -> No
 
     def watch(watched: Watched) -> None:
         nonlocal seen
-        # OPTIMIZE has a thread pool, and a job for each bin (ThreadUtils.parmap).
+        # OPTIMIZE runs one job per bin in a thread pool (ThreadUtils.parmap).
         done = [job for job in watched.jobs if "ForkJoinTask" in job.name]
         for job in done[seen:]:
             record.span("rewrite", job.start, job.end)

@@ -1,4 +1,4 @@
-"""Prove that files that replace others hold the same rows; undo commits that aren't proved.
+"""Prove that new files hold the same rows as the files that they replace; undo commits without proof.
 
 A strategy may compare before it commits. OPTIMIZE and an overwrite commit at once and are compared
 afterwards.
@@ -36,18 +36,18 @@ ANY_VERSION = {GUARD: "false"}
 
 
 def compare(run: Run, gone: Adds, new: Adds, versions: Sequence[int] = ()) -> Fingerprint:
-    """Compare the rows of files that are replaced and of files that replace them; returns their fingerprint.
+    """Compare the rows of replaced files and of the files that replace them; returns the fingerprint.
 
-    Proof readers compare first; where none finds equal content, Spark reads both sides and decides. Files
-    need not be live, nor committed; over Spark Connect `versions` are those before and after their commit.
+    Proof readers compare first; if none finds equal content, Spark reads both sides and decides. Files need
+    not be live or committed; over Spark Connect, `versions` are those before and after the commit.
 
     Raises:
-        ContentDiffers: They differ.
-        PySparkException, WorkCancelled: They can't be read, or it was cancelled.
+        ContentDiffers: The rows differ.
+        PySparkException, WorkCancelled: Files can't be read, or the comparison was cancelled.
     """
     record, snapshot, start = run.record, run.log.snapshot(), time.time()
     size_bytes = sum(int(action["add"]["size"]) for action in gone)
-    # So that a comparison of few files can be seen and cancelled too.
+    # Report once at the start, so that a comparison of few files is shown and can be cancelled too.
     record.report_or_cancel(partial(record.comparing, 0))
     for reader in run.readers:
         try:
@@ -84,8 +84,8 @@ def unproved(run: Run, commits: Sequence[Commit], differs: bool = False) -> list
 
 
 def prove(run: Run, commits: Sequence[Commit]) -> None:
-    """Compare what commits removed and what they added; see `compare`."""
-    # Over Spark Connect versions are read, so that each commit is compared by itself.
+    """Compare the rows that commits removed and added; see `compare`."""
+    # Over Spark Connect whole versions are read, so each commit is compared by itself.
     for group in [commits] if has_jvm(run.spark) and commits else [[commit] for commit in commits]:
         versions = group[0].version - 1, group[-1].version
         run.record.fingerprint += compare(run, *net_files(group), versions)
@@ -97,14 +97,14 @@ def prove(run: Run, commits: Sequence[Commit]) -> None:
 def prove_or_undo(run: Run, commits: Sequence[Commit], has_failed: bool, is_cancelled: bool) -> str:
     """Prove the unproved commits of a run that ended early, or undo them.
 
-    If their proof has failed or was cancelled (`has_failed`), they are undone. A cancelled proof is repeated
-    where RESTORE would undo another writer's commit too. Returns what became of them and why, as a part of a
-    sentence; "" if they are proved.
+    If the proof has failed or was cancelled (`has_failed`), the commits are undone. A cancelled proof is
+    repeated if RESTORE would undo another writer's commit too. Returns the outcome and the reason, as a part
+    of a sentence; "" if the commits are proved.
     """
     if has_failed and not (is_cancelled and _latest_by_others(run, commits)):
         return _undo(run, commits)
     try:
-        # It can't be cancelled any more.
+        # From here on, the run can't be cancelled.
         run.record.report = no_progress
         prove(run, commits)
         return ""
@@ -113,7 +113,7 @@ def prove_or_undo(run: Run, commits: Sequence[Commit], has_failed: bool, is_canc
 
 
 def _latest_by_others(run: Run, commits: Sequence[Commit]) -> int | None:
-    """Return the table's version, if another writer has committed since the first of some commits."""
+    """Return the latest version if another writer has committed since the first of these commits."""
     latest = run.log.segment().version
     return None if latest == commits[0].version + len(commits) - 1 else latest
 
@@ -132,7 +132,7 @@ def _undo(run: Run, commits: Sequence[Commit]) -> str:
         return f"another writer has committed too, up to version {latest}, so nothing was undone: {by_hand}"
     outcome = in_thread(run.spark, partial(_go_back, run, before, last))
     while not outcome.done():
-        # Half an undo is worse than none, and it doesn't take long.
+        # Ctrl-C is ignored: half an undo is worse than none, and RESTORE doesn't take long.
         with contextlib.suppress(KeyboardInterrupt):
             wait([outcome])
     error = outcome.exception()
@@ -148,9 +148,9 @@ def _undo(run: Run, commits: Sequence[Commit]) -> str:
 
 
 def _go_back(run: Run, version: int, last: int) -> tuple[int, int]:
-    """Restore a version; if RESTORE has undone a commit after `last`, restore that again.
+    """Restore a version; if this has undone a commit after `last`, restore that commit.
 
-    Returns the latest version that was undone, and the version now.
+    Returns the latest version that was undone, and the new version.
     """
 
     def back_to(version: int) -> Commit:
@@ -166,7 +166,7 @@ def reading_every_row(
     spark: SparkSession, metadata: Metadata
 ) -> contextlib.AbstractContextManager[SparkSession]:
     """Yield a session that reads every row of a table's files, or fails; see `contents` and `own_session`."""
-    # Delta sets it only where it plans the read itself.
+    # Delta sets this only for reads that it plans itself.
     by_id = {"spark.sql.parquet.fieldId.read.enabled": "true"} if metadata.is_mapped_by_id else {}
     return own_session(spark, WHOLE_FILES | by_id)
 
@@ -174,16 +174,16 @@ def reading_every_row(
 def contents(
     spark: SparkSession, table: str, sets: Sequence[Adds], versions: Sequence[int], schema: int | None = None
 ) -> list[Callable[[], Fingerprint]]:
-    """Return jobs that read sets of files, with the same columns for all: equal rows, equal fingerprints.
+    """Return jobs that compute the fingerprint of each set of files, with the same columns for all sets.
 
-    With the session's JVM in reach the files need not be live, and have the columns of the version `schema`,
-    or of the latest. Over Spark Connect the whole of each of `versions` is read, whose other files are the
-    same.
+    If the session's JVM can be reached, the files need not be live; they are read with the columns of the
+    version `schema`, or of the latest. Over Spark Connect all files of each of `versions` are read; their
+    other files are the same.
     """
     if not has_jvm(spark):
         return [partial(_of_version, spark, table, version) for version in versions]
     while True:
-        # In a thread, as it makes the session the active one there.
+        # In a thread, because `rows_of` makes the session active in its thread.
         calls = (partial(rows_of, spark, table, adds, schema) for adds in sets)
         found = [in_thread(spark, call).result() for call in calls]
         # Another writer may add a column between the calls.

@@ -32,33 +32,33 @@ BATCHES = pa.schema(
 
 @dataclass(frozen=True, repr=False)
 class CompactionResult(Record):
-    """What a run did; counts and bytes are read from its commits in the log.
+    """The result of a run; counts and bytes are read from its commits in the log.
 
     Attributes:
         strategy: "arrow", "optimize", "reorg", "rewrite", or "none" if nothing was committed.
-        reason: Why this strategy.
+        reason: Why this strategy was used.
         sizes_before, sizes_after: Bytes of every live file at the versions before and after.
         versions: The committed versions.
-        batches: One row a commit: version (int64), strategy (string), num_files_removed, num_files_added,
-            bytes_removed and bytes_added (int64), seconds (double, since the commit before), conflicts
-            (int64, with other writers, before it), metrics (map of string to string, as the history has
-            them).
-        num_bins: How many of the plan's bins were done.
-        seconds: Of the whole run, proof included.
-        predicted: From how many seconds to how many were predicted; None if it was run in another way.
-        conflicts: What other writers did that was in the way, as Delta or the log has it.
+        batches: One row per commit: version (int64), strategy (string), num_files_removed, num_files_added,
+            bytes_removed and bytes_added (int64), seconds (double, since the previous commit), conflicts
+            (int64, with other writers, before the commit), metrics (map of string to string, as the history
+            has them).
+        num_bins: Number of the plan's bins that were rewritten.
+        seconds: Duration of the whole run, including the proof.
+        predicted: The predicted seconds, from and to; None if the run did something else than predicted.
+        conflicts: Conflicts with other writers, as Delta or the log describes them.
         verified: True if the content was compared and is the same, None if it wasn't compared.
-        fingerprint: Of the rows that were compared; its `readers` say what read them.
-        proof_reason: Why Spark had to read them, if it had.
+        fingerprint: Fingerprint of the compared rows; its `readers` name what read them.
+        proof_reason: Why Spark had to read the rows, if it did.
         refusals: Why the strategy left bins alone, by bin number; OPTIMIZE rewrote them if `batches` has the
             strategy "optimize".
-        as_planned: Whether exactly the planned files were rewritten, into as many as planned.
+        as_planned: Whether exactly the planned files were rewritten, into as many files as planned.
         peak_bytes: The most memory that a Python worker had held after rewriting; 0 without such a worker.
-        timeline: One row a step, or a bin's part in it: step (string: "rewrite", "join", "commit", "proof"),
+        timeline: One row per step, or per bin in a step: step (string: "rewrite", "join", "commit", "proof"),
             label (string), bin_id (int64, null except for pyarrow), start (double, seconds since the run
             began), seconds (double).
         reads: Measures a query at the versions before and after; None if nothing was committed.
-        extents: Of a clustered table: draws the values of the first clustering column in each file, before
+        extents: For a clustered table, draws the values of the first clustering column in each file, before
             and after.
     """
 
@@ -98,7 +98,7 @@ class CompactionResult(Record):
         versions = tuple(commit.version for commit in commits)
         before, after = (versions[0] - 1, versions[-1]) if versions else (plan.version, None)
         log, planned = run.log.listed(), plan.source.snapshot
-        # A commit may delete those that the version before it needs (MetadataCleanup.doLogCleanup).
+        # A commit may delete log files that the version before it needs (MetadataCleanup.doLogCleanup).
         is_planned = before == planned.version or before not in log.readable_range()
         files = [Files(planned if is_planned else log.snapshot(before)), Files(log.snapshot(after))]
         column = plan.clustering_column if versions else None
@@ -138,7 +138,7 @@ class CompactionResult(Record):
         return self.reads(query, repeats)
 
     def facts(self) -> dict[str, str]:
-        """Return the outcome for people: names and values."""
+        """Return the outcome as readable text: names and values."""
         if not self.versions:
             return {"outcome": "nothing to do: the plan is empty, so nothing was committed"}
         proof = "not compared" if self.fingerprint is None else f"identical: {self.fingerprint}"
@@ -166,7 +166,7 @@ class CompactionResult(Record):
     def plot(self) -> "plots.Chart":
         """Draw the sizes before and after, on one scale.
 
-        Of a clustered table, draw also which values of the first clustering column each file had and has.
+        For a clustered table, also draw the values of the first clustering column in each file.
         """
         sizes = partial(plots.before_after, self.sizes_before, self.sizes_after)
         parts: list[plots.Placed] = [(plots.BEFORE_AFTER_HEIGHT, sizes)]
@@ -175,11 +175,11 @@ class CompactionResult(Record):
         return plots.stacked(parts)
 
     def plot_timeline(self) -> "plots.Chart":
-        """Draw where the time went."""
+        """Draw the timeline of the run."""
         return plots.timeline(self.timeline)
 
     def parts(self) -> Sequence[object]:
-        """Return the facts, the sizes, and where the time went."""
+        """Return the facts, the sizes, and the timeline."""
         return self.facts(), self.plot(), *([self.plot_timeline()] if self.versions else [])
 
 

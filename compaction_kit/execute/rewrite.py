@@ -20,27 +20,27 @@ from compaction_kit.predicate import partitions_predicate
 from compaction_kit.sql import quoted
 
 _CONFS = {
-    # With these the rows would become other files, or rows of other partitions would be replaced.
+    # Other values would change the files that are written, or replace rows of other partitions.
     "spark.databricks.delta.optimizeWrite.enabled": "false",
     "spark.databricks.delta.autoCompact.enabled": "false",
     "spark.sql.sources.partitionOverwriteMode": "static",
 }
-# Whether a writer may give the values of an identity column (protocol, "Identity Columns").
+# Whether a writer may set the values of an identity column (protocol, "Identity Columns").
 _EXPLICIT = "delta.identity.allowExplicitInsert"
 
 
 class Rewrite(Strategy):
     """Overwrites the partitions in which a plan has bins with their own rows, in one commit.
 
-    All their files are rewritten, large and lone ones too. The rows are read without naming a version, so
-    that Delta scans the snapshot of the very transaction that overwrites them; a named version, or a cached
-    DataFrame, would drop what others committed in between, and Delta would not notice. So no row is lost or
-    duplicated: later appends stay beside it, and a delete, update or OPTIMIZE of files that it read makes
-    Delta refuse the commit.
+    All files of these partitions are rewritten, including large and lone ones. The rows are read without a
+    version, so that Delta scans the snapshot of the transaction that overwrites them; a given version, or a
+    cached DataFrame, would lose rows that others committed in between, and Delta would not notice. So no row
+    is lost or duplicated: later appends are kept, and if another writer deletes, updates or optimizes files
+    that were read, Delta refuses the commit.
 
-    If somebody commits between the last check and Delta's transaction, the later version is rewritten. If a
-    column was added and filled in that moment, its values would be lost, which Delta does not prevent: the
-    run then restores the version before, and fails.
+    If another writer commits between the last check and Delta's transaction, the later version is rewritten.
+    If that commit added and filled a column, its values would be lost, and Delta does not prevent it: the run
+    then restores the version before, and fails.
     """
 
     name = "rewrite"
@@ -76,18 +76,18 @@ class Rewrite(Strategy):
         with settings(run.spark, self.name, run.id, _CONFS) as spark:
             predicate = None if is_whole_table else partitions_predicate(spark, plan.source, positions)
             rows = spark.read.format("delta").load(run.table)
-            # Always true. But with _metadata Spark doesn't read a table that the session has cached, which
-            # may be older than the transaction.
+            # This filter is always true. With _metadata, Spark doesn't read a table that the session has
+            # cached: that may be older than the transaction.
             rows = rows.where(metadata_column(rows).isNotNull())
             rows = rows if predicate is None else rows.where(predicate)
             rows, most_rows = _spread(rows, plan, positions)
-            # As late as possible: `_check_start` finds what comes later.
+            # Checked as late as possible; `_check_start` finds later commits.
             if (latest := run.log.segment().version) != plan.version:
                 raise StalePlanError.at(plan.version, latest)
             try:
                 _watched(run, rows, predicate, most_rows)
             except Exception as error:
-                # Delta tries again where an answer is lost, and takes its own commit for another writer's.
+                # If an answer is lost, Delta tries again and takes its own commit for another writer's.
                 own = is_conflict(error) and commits_of(run.store, run.id, plan.version)
                 if not (own and self.is_as_planned(plan, removed_paths(own), 0)):
                     raise
@@ -109,12 +109,12 @@ def overwrite(rows: DataFrame, table: str, predicate: str | None, most_rows: int
 
 
 def _spread(rows: DataFrame, plan: BinPlan, positions: np.ndarray) -> tuple[DataFrame, int]:
-    """Spread rows over tasks by the target file size; returns the most rows of a file too, 0 for any."""
+    """Spread rows over tasks by the target file size; also returns the most rows per file, 0 for no limit."""
     limit, columns = plan.thresholds.max_file_size, plan.source.partition_columns
     if not columns:
         size = plan.planner.model.output_bytes(positions, np.zeros(len(positions), int), 1)[0]
         return rows.repartition(max(math.ceil(size / limit), 1)), 0
-    # One task writes each partition: as one file, or as files of at most so many rows.
+    # One task writes each partition: as one file, or as files with a limited number of rows.
     rows = rows.repartition(len(np.unique(plan.planner.groups[positions])), *map(quoted, columns))
     num_rows, sizes = plan.planner.rows[positions], plan.source.sizes[positions]
     known = num_rows > 0

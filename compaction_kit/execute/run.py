@@ -1,4 +1,4 @@
-"""Run a plan: check it, let a strategy rewrite and commit, read from the log what was done, prove it."""
+"""Run a plan: check it, let a strategy rewrite and commit, read the commits from the log, prove them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -28,7 +28,7 @@ from compaction_kit.text import format_count
 
 AUTO = "auto"
 _FAILURES = (*SPARK_FAILURES, BinFailed, TableChanged, ContentDiffers, OSError)
-# What the caller's own code raises to cancel, or Ctrl-C.
+# Exceptions that cancel a run: by the caller's own code, or by Ctrl-C.
 _CANCELLED = (WorkCancelled, KeyboardInterrupt)
 
 
@@ -43,8 +43,8 @@ def run_plan(
 ) -> CompactionResult:
     """Run a plan; see `CompactionPlan.run` for the other arguments, the result and the errors.
 
-    "auto" is the first of `strategies` that can run the plan; what it leaves alone, the next one gets.
-    `readers` compare the content in this order, before Spark has to.
+    "auto" is the first of `strategies` that can run the plan; bins that it leaves alone go to the next one.
+    `readers` compare the content in this order; Spark is the last.
     """
     able, asked = _choices(plan, strategies, strategy)
     _check_fresh(handle, plan)
@@ -62,7 +62,7 @@ def run_plan(
 def _choices(
     plan: BinPlan, strategies: Sequence[Strategy], strategy: str
 ) -> tuple[list[Strategy], Strategy | None]:
-    """Return the strategies for such plans, and the one that is asked for by name."""
+    """Return the strategies that can run such plans, and the strategy that the caller named."""
     named = {each.name: each for each in strategies}
     if strategy not in [AUTO, *named]:
         raise errors.InvalidArgumentError(
@@ -105,18 +105,18 @@ def _run(run: Run, able: Sequence[Strategy], asked: Strategy | None) -> Compacti
 def _rewrite(
     run: Run, able: Sequence[Strategy], asked: Strategy | None
 ) -> tuple[Strategy, str, Mapping[int, str]]:
-    """Rewrite and commit by the first strategy that can; the next one does what it leaves alone.
+    """Rewrite and commit with the first strategy that can; the next one gets the bins that it leaves alone.
 
-    Returns what did it, why that one, and the bins that it left alone, with the reasons.
+    Returns the strategy, why it was chosen, and the bins that it left alone, with the reasons.
     """
     plan, refused = run.plan, ""
     for strategy in able if asked is None else [asked]:
         why = strategy.refuse(run)
-        # Reasons for single bins show in the plan or in the files.
+        # `run` finds the reasons for single bins, in the plan or in the files.
         left = {} if why else strategy.run(run)
         partitions = frozenset(plan.bin_groups[list(left)].tolist()) if plan.is_optimize else frozenset()
         if left and (len(left) == plan.num_bins or partitions.issuperset(plan.bin_groups.tolist())):
-            # It has done nothing, unless it found out after its first batch.
+            # The strategy has committed nothing, unless it found the reasons after its first batch.
             done = commits_of(run.store, run.id, plan.version)
             why = None if done else "; ".join(sorted(set(left.values())))
         refused = refused or why or ""
@@ -158,7 +158,7 @@ def _fail(run: Run, since: int, error: BaseException, is_written: bool) -> None:
 
 
 def _committed(run: Run, commits: Sequence[Commit], error: BaseException, is_written: bool) -> str:
-    """Prove or undo the commits of a run that failed; returns what became of them, as part of a sentence."""
+    """Prove or undo the commits of a run that failed; returns the outcome, as part of a sentence."""
     differs = isinstance(error, ContentDiffers)
     doubtful = unproved(run, commits, differs)
     has_failed, is_cancelled = is_written or differs, isinstance(error, _CANCELLED)

@@ -1,4 +1,4 @@
-"""What a strategy gets: the run that it works for, with its progress and its timeline."""
+"""The interface of strategies, and the run that they get, with its progress and its timeline."""
 
 import contextlib
 import time
@@ -25,28 +25,28 @@ _TEXT, _INT, _REAL = pa.string(), pa.int64(), pa.float64()
 TIMELINE = pa.schema({"step": _TEXT, "label": _TEXT, "bin_id": _INT, "start": _REAL, "seconds": _REAL})
 PREPARING, REWRITING, COMPARING = "Preparing", "Rewriting", "Comparing the content"
 COMMITTING, DONE = "Committing", "Done"
-# The share of a run with proof that rewriting is taken to need.
+# The share of a run with proof that rewriting is assumed to take.
 _REWRITING_SHARE = 0.6
 
 # Add actions as the log writes them.
 Adds = Sequence[Mapping[str, Any]]
 Report = Callable[[Any], object]
-# Compares the rows of two sets of files of a table, and calls back with the share that is done.
-# Raises NotCompared if it can't, or if they differ by its reading.
+# Compares the rows of two sets of files of a table, and reports the share that is done. Raises NotCompared if
+# it can't compare them, or finds a difference.
 ProofReader = Callable[[SparkSession, Snapshot, Adds, Adds, Callable[[float], None]], Fingerprint]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
-        step: "Preparing", "Rewriting", "Comparing the content", "Committing" or "Done"; of a vacuum "Delta
+        step: "Preparing", "Rewriting", "Comparing the content", "Committing" or "Done"; for a vacuum "Delta
             checks the files" or "Deleted 4 of 5 files".
         fraction: The share of the whole run that is done, 0 to 1.
         bins_done: Rewritten bins, of `num_bins`; estimated for the strategy "rewrite".
-        bytes_done: Their bytes, of `size_bytes`.
-        seconds: Since the run began.
+        bytes_done: Bytes of the rewritten bins, of `size_bytes`.
+        seconds: Seconds since the run began.
         bytes_compared: Bytes of the files whose content is compared, of `size_bytes`.
     """
 
@@ -107,11 +107,11 @@ class Recorder:
         return time.time() - self.start
 
     def preparing(self) -> None:
-        """Report that nothing is rewritten yet, unless earlier batches are."""
+        """Report that nothing is rewritten yet, except for earlier batches."""
         self._tell(REWRITING if self.bytes_done else PREPARING)
 
     def rewriting(self, bins_done: int, bytes_done: int) -> None:
-        """Report the bins that are done, and their bytes; neither ever goes back."""
+        """Report the number of bins that are done, and their bytes; neither ever decreases."""
         self.bins_done = min(max(bins_done, self.bins_done), self._plan.num_bins)
         self.bytes_done = min(max(bytes_done, self.bytes_done), self._plan.bytes_removed)
         self._tell(REWRITING)
@@ -125,21 +125,21 @@ class Recorder:
         self._tell(COMMITTING)
 
     def report_or_cancel(self, report: Callable[[], None]) -> None:
-        """Report where no Spark work is watched; WorkCancelled if the watcher raises."""
+        """Report while no Spark work is watched; raise WorkCancelled if the watcher raises."""
         try:
             report()
         except Exception as error:
             raise WorkCancelled from error
 
     def done(self) -> None:
-        """Report the end; it is too late to cancel."""
+        """Report the end; exceptions of the watcher are ignored, because it is too late to cancel."""
         self.bins_done, self.bytes_done = self._plan.num_bins, self._plan.bytes_removed
         self._fraction = 1.0
         with contextlib.suppress(Exception):
             self._tell(DONE)
 
     def conflict(self, error: Exception) -> None:
-        """Record that another writer was in the way."""
+        """Record a conflict with another writer."""
         self.conflicts.append((time.time(), str(error).splitlines()[0]))
 
     def span(self, step: str, start: float, end: float, label: str = "", bin_id: int | None = None) -> None:
@@ -172,10 +172,10 @@ class Recorder:
 
 @dataclass
 class Run:
-    """One run of a plan, as strategies and proof readers get it.
+    """One run of a plan, as strategies get it.
 
-    `partitions` are the numbers of those to rewrite (see `Planner.groups`), None for all; commits of the run
-    name its `id`; `table` is the URI of the table's folder.
+    `partitions` are the numbers of the partitions to rewrite (see `Planner.groups`), None for all; the run's
+    commits contain its `id`; `table` is the URI of the table's folder.
     """
 
     handle: Handle
@@ -199,8 +199,8 @@ class Strategy(ABC):
     """A way to run a plan.
 
     Attributes:
-        name: What `run(strategy=…)` calls it.
-        reason: Why "auto" picks it where it can.
+        name: Its name in `run(strategy=…)`.
+        reason: Text that says why "auto" chose it.
         runs_any_order: Whether it runs plans with an order other than OPTIMIZE's, or a budget.
     """
 
@@ -217,8 +217,8 @@ class Strategy(ABC):
         """Rewrite and commit.
 
         Returns:
-            The bins that it can't rewrite, by number, with the reasons. If OPTIMIZE can run the plan, all
-            bins of their partitions are left to it, because it packs whole partitions.
+            The numbers of the bins that it can't rewrite, with the reasons. If OPTIMIZE can run the plan, it
+            gets all bins of their partitions, because it packs whole partitions.
         """
 
     def is_as_planned(self, plan: BinPlan, removed: set[str], num_added: int) -> bool:
@@ -227,4 +227,4 @@ class Strategy(ABC):
 
 
 def no_progress(_: object) -> None:
-    """Report to nobody."""
+    """Ignore a progress."""

@@ -1,4 +1,4 @@
-"""The rows of versions: which versions have the same ones, and the first rows of a version."""
+"""Find versions with the same rows, and read the first rows of a version."""
 
 import contextlib
 import json
@@ -31,11 +31,11 @@ from compaction_kit.reads import frame_at
 from compaction_kit.session import quiet_errors
 from compaction_kit.verify import Fingerprint
 
-# How it is known that two versions have the same rows, the strongest evidence first.
+# The evidence that two versions have the same rows, the strongest first.
 IDENTICAL, PROVED, COUNTED = "identical files", "proved", "row counts agree"
 # Operations that rewrite files and keep the rows (DeltaOperations).
 _REWRITES = ("OPTIMIZE", "REORG")
-# What Delta needs of an add action to read the file.
+# The fields of an add action that Delta needs to read the file.
 _ADD_FIELDS = ("path", "partitionValues", "size", "modificationTime", "dataChange", "deletionVector")
 _NOTHING = Fingerprint(0, (0, 0))
 
@@ -45,7 +45,7 @@ class SameContent:
     """Which versions, from `first` on, are known to have the same rows and columns.
 
     `states` are equal for equal sets of live files and equal schemas. `groups` has for each version the
-    lowest one that is known to have the same content, and `proved` the lowest one that proofs alone lead to.
+    lowest version that is known to have the same content; `proved` has the same if only proofs count.
     """
 
     first: int
@@ -54,7 +54,7 @@ class SameContent:
     proved: np.ndarray
 
     def evidence(self, version: int, other: int) -> str | None:
-        """Return how it is known that two versions have the same content; None if it isn't known."""
+        """Return the evidence that two versions have the same content; None if there is none."""
         version, other = version - self.first, other - self.first
         if self.groups[version] != self.groups[other]:
             return None
@@ -70,14 +70,14 @@ def find_same_content(needs: FilesByVersion) -> SameContent:
     commit between them only rewrites files: its actions have dataChange=false, its operation is OPTIMIZE or
     REORG or it has this kit's tag, and it adds as many rows as it removes, by the statistics in the log.
     dataChange alone proves nothing: any writer may set it, and Delta doesn't check it. A commit of this kit
-    may have the fingerprint of its rows in its userMetadata, which proves them if its writer is trusted; one
-    of OPTIMIZE was proved after Delta made it, which only the handle of the run knows.
+    may have the fingerprint of its rows in its userMetadata, which is a proof if its writer is trusted; a
+    commit by OPTIMIZE is proved after Delta made it, which only the run's handle knows.
     """
     lifetimes, first = needs.lifetimes, needs.first
     columns = ["version", "operation", "user_metadata", "data_change"]
     commits = {row["version"]: row for row in needs.commits.select(columns).to_pylist()}
-    # Sums of random 64-bit numbers of the live files: other files have the same sum once in 10^19.
-    # A file in another partition is another one.
+    # Sums of random 64-bit numbers of the live files: other files have the same sum once in 10^19. A file in
+    # another partition counts as another file.
     keys = pc.binary_join_element_wise(file_keys(lifetimes), one_array(lifetimes["partition"]), "\0")
     keys = keys.dictionary_encode().indices.to_numpy()
     draws = np.random.default_rng(7).integers(0, 2**64, keys.max(initial=0) + 1, np.uint64)
@@ -98,7 +98,7 @@ def find_same_content(needs: FilesByVersion) -> SameContent:
 
 
 def _groups(states: np.ndarray, first: int, rewrites: set[int]) -> np.ndarray:
-    """Return for each version, by number from `first` on, the lowest one with the same content."""
+    """Return for each version, by number from `first` on, the lowest version with the same content."""
     groups = np.arange(first, first + len(states))
     lowest: dict[int, int] = {}
     for i, state in enumerate(states.tolist()):
@@ -108,15 +108,15 @@ def _groups(states: np.ndarray, first: int, rewrites: set[int]) -> np.ndarray:
 
 
 def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint, Fingerprint]:
-    """Read the files that only one of two versions with the same columns has, as two fingerprints.
+    """Return the fingerprints of the files that only one of two versions with the same columns has.
 
-    Equal ones mean equal rows in both. A file with another deletion vector, or other partition values,
-    counts as another file. Both versions are read as a whole over Spark Connect, and where their columns are
-    found in other ways, as by other names in the files.
+    Equal fingerprints mean equal rows in both. A file with another deletion vector, or other partition
+    values, counts as another file. Both versions are read completely over Spark Connect, and if their columns
+    are found in different ways, such as by other names in the files.
 
     Raises:
-        FileNotFoundError: Some of these files are missing.
-        RunFailedError: They can't be read.
+        FileNotFoundError: Files to read are missing.
+        RunFailedError: The files can't be read.
     """
     before, after = handle.log.snapshot(version), handle.log.snapshot(other)
     is_alike = _way_of_reading(before) == _way_of_reading(after)
@@ -127,7 +127,7 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
     spark = handle.spark
     try:
         with quiet_errors():
-            # It reads both by the columns of one version.
+            # `compare_quickly` reads both sides by the columns of one version.
             if is_alike:
                 with contextlib.suppress(NotCompared):
                     found = compare_quickly(spark, after, gone, new, checks_types=True)
@@ -170,7 +170,7 @@ def first_rows(
 ) -> FirstRows:
     """Read at most `limit` rows of a version, those that Spark finds first.
 
-    An exception that `progress` raises cancels it.
+    An exception that `progress` raises cancels the reading.
 
     Raises:
         InvalidArgumentError, RunFailedError, RunCancelled: The version doesn't exist, can't be read, or
@@ -214,17 +214,17 @@ def _fingerprint(spark: SparkSession, table: str, version: int, adds: Adds) -> F
 
 
 def _row_keys(snapshot: Snapshot) -> pa.Array:
-    """Return what the rows of each live file depend on: the file, its deletion vector, its partition."""
+    """Return the values that determine a live file's rows: the file, its deletion vector, its partition."""
     columns = snapshot.metadata.partition_columns
     if not columns:
         return file_keys(snapshot.live)
-    # For Delta "" is null.
+    # Delta reads "" as null.
     values = [pc.fill_null(one_array(snapshot.live_files[PARTITION + name]), "") for name in columns]
     return pc.binary_join_element_wise(file_keys(snapshot.live), *values, "\0")
 
 
 def _way_of_reading(snapshot: Snapshot) -> tuple[Any, ...]:
-    """Return what decides how files are read: the columns, and which of them are partition columns."""
+    """Return the values that determine how files are read: the columns and the partition columns."""
     return columns_of(snapshot.metadata.schema), snapshot.metadata.partition_columns
 
 

@@ -1,4 +1,4 @@
-"""The difference between two versions, by the log."""
+"""Compare two versions by the log."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,13 +33,13 @@ class Diff(Record):
             num_records (without deleted rows; null without statistics), partition.<column>.
         commits: The commits between the two: version, timestamp, operation, data_change, as in
             `TransactionLog.commits`.
-        num_files_added, num_files_removed: How many files only the end has, and only the start.
-        bytes_added, bytes_removed: Their sizes.
-        records_added, records_removed: Their rows; None if statistics are missing.
-        same_content_by: How it is known that both have the same rows and columns, as in
-            `Table.versions`; None if it isn't known.
-        difference: How it is known that the content differs: "other columns", "100 rows fewer", "other
-            rows"; None if it isn't known.
+        num_files_added, num_files_removed: Number of files that only the end, or only the start, has.
+        bytes_added, bytes_removed: The sizes of these files.
+        records_added, records_removed: The number of rows in them; None if statistics are missing.
+        same_content_by: The evidence that both have the same rows and columns, as in `Table.versions`; None
+            if there is none.
+        difference: The evidence that the content differs: "other columns", "100 rows fewer", "other rows";
+            None if there is none.
     """
 
     start: int
@@ -61,7 +61,7 @@ class Diff(Record):
         return self.same_content_by is not None
 
     def facts(self) -> dict[str, str]:
-        """Return the difference for people: name and value."""
+        """Return the difference as readable text: names and values."""
         changing = self.commits.filter(self.commits["data_change"])["version"].to_pylist()
         added, removed = (
             "unknown" if number is None else f"{number:,}"
@@ -137,7 +137,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
 
 
 def _files_apart(snapshot: Snapshot, other: Snapshot, change: str) -> pa.Table:
-    """Return the files of a version that another one lacks, with their rows that aren't deleted."""
+    """Return the files of a version that another one lacks, with their numbers of live rows."""
     kept = pc.is_in(file_keys(snapshot.live), value_set=file_keys(other.live))
     found = Files(replace(snapshot, live=snapshot.live.filter(pc.invert(kept)))).to_arrow()
     records = pc.subtract(found["num_records"], pc.fill_null(found["deletion_vector_cardinality"], 0))

@@ -33,7 +33,7 @@ class FilesByVersion:
         log: Its log, as it was listed.
         earliest, snapshot: The earliest version that can be read from the log, and the latest.
         lifetimes: The versions in which each data file was live, as in `TransactionLog.lifetimes`.
-        commits: What `TransactionLog.commits` returns.
+        commits: The table that `TransactionLog.commits` returns.
         schemas: The schema of each of `versions`.
     """
 
@@ -84,7 +84,7 @@ class FilesByVersion:
 
     @cached_property
     def folder(self) -> Folder:
-        """What VACUUM sees in the table's folder; Iceberg's metadata is hidden where Delta writes it."""
+        """The files that VACUUM sees in the table's folder; hides Iceberg's metadata if Delta writes it."""
         metadata = self.snapshot.metadata
         formats = metadata.configuration.get("delta.universalFormat.enabledFormats", "")
         return look_through(self.handle.store, metadata.partition_columns, "iceberg" in formats)
@@ -94,7 +94,7 @@ class FilesByVersion:
         """The paths that aren't on disk, each once."""
         paths, store = self.files["path"], self.snapshot.store
         unseen = pc.unique(paths.filter(pc.invert(pc.is_in(paths, value_set=self.folder.files["path"]))))
-        # Files on other storage aren't looked for, and so aren't called missing.
+        # Files on other storage aren't checked, so they don't count as missing.
         unseen = unseen.filter(pc.invert(is_remote(unseen)))
         unlisted = unseen.filter(pc.match_substring_regex(unseen, _UNLISTED))
         found = pa.array(filter(store.is_file, unlisted.to_pylist()), pa.string())
@@ -129,7 +129,7 @@ class FilesByVersion:
     def young_tombstones(self, at: datetime, retention: timedelta) -> pa.Table:
         """Return the tombstones that are younger than a retention at a time, as far as the log has them."""
         found = [self.tombstones]
-        # A checkpoint drops those that are older than the table's own retention; commits keep them.
+        # A checkpoint drops tombstones that are older than the table's own retention; commits keep them.
         if retention > self.retention:
             found += map(self._dead, self.log.removals())
         tombstones = pa.concat_tables(found)
@@ -154,7 +154,7 @@ class FilesByVersion:
         return np.cumsum(steps, dtype=weights.dtype)[:-1]
 
     def statuses(self, deleted: pa.Array | None = None, superseded: bool = False) -> np.ndarray:
-        """Return whether each version can be read, as in `Table.versions`, once paths are deleted too.
+        """Return whether each version can be read, as in `Table.versions`, after paths are deleted too.
 
         Delta's guard never refuses the latest version (SnapshotManagement) unless it is `superseded`.
         """
@@ -173,7 +173,7 @@ class FilesByVersion:
         return sorted({*self.of_version(version).to_pylist()} & {*self.missing.to_pylist()})
 
     def _dead(self, removes: pa.Table) -> pa.Table:
-        # Delta counts a tombstone without a time as one of 1970 (RemoveFile.delTimestamp).
+        # Delta treats a tombstone without a time as a tombstone of 1970 (RemoveFile.delTimestamp).
         times = pc.fill_null(removes["deletion_timestamp"], 0)
         files = pa.table({"path": places(removes["path"], self.snapshot.store), "time": times})
         return self._with_vectors(files, removes["deletion_vector_id"])

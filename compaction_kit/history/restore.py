@@ -37,7 +37,7 @@ from compaction_kit.text import (
     parse_count,
 )
 
-# RESTORE joins the files of two versions, which takes longer for fewer files than reading them here.
+# RESTORE joins the files of two versions; for fewer files than this, reading them here is faster.
 _MANY_FILES = 100_000
 # The fields of an add action that RESTORE's remove action repeats (AddFile.removeWithTimestamp).
 _REPEATED = (
@@ -48,7 +48,7 @@ _REPEATED = (
 
 @dataclass(frozen=True, repr=False)
 class RestoreResult(Record):
-    """What a restore did, by its commit: `version`, which has the content of the earlier version `restored`.
+    """The result of a restore: its commit `version` has the content of the earlier version `restored`.
 
     `as_planned` says whether exactly the planned files were added and removed.
     """
@@ -63,7 +63,7 @@ class RestoreResult(Record):
     seconds: float
 
     def facts(self) -> dict[str, str]:
-        """Return the outcome for people: name and value."""
+        """Return the outcome as readable text: names and values."""
         return {
             "version": f"{self.version}, with the content of {self.restored}",
             "files": f"{self.num_files_added:,} added back, {self.num_files_removed:,} removed, "
@@ -83,9 +83,9 @@ class RestorePlan(Plan):
         target: The version to restore.
         diff: The files that would be added back and removed.
         missing: The paths of data files and deletion vectors that the target needs and that aren't on disk.
-        is_blocked: Whether the target is older than the retention of deleted files, so that Delta refuses
-            it; not if it has the same rows and VACUUM keeps its files: the undo of a compaction.
-        changes_metadata: Whether columns or properties differ, which RESTORE sets back too.
+        is_blocked: Whether the target is older than the retention of deleted files, so that Delta refuses it.
+            False if it has the same rows and VACUUM keeps its files, as in the undo of a compaction.
+        changes_metadata: Whether columns or properties differ, which RESTORE also sets back.
     """
 
     handle: Handle = field(repr=False, compare=False)
@@ -107,7 +107,7 @@ class RestorePlan(Plan):
         return self._obstacle() is None
 
     def explain(self) -> str:
-        """Explain what would happen, one sentence per line: first what it undoes of other commits."""
+        """Explain what would happen, one sentence per line: first which other commits it undoes."""
         diff, changes, until = self.diff, list[str](), None
         if diff.num_files_added:
             changes.append(f"add back {format_files(diff.num_files_added, diff.bytes_added)}")
@@ -131,8 +131,7 @@ class RestorePlan(Plan):
         """Restore the version by Delta's RESTORE.
 
         Args:
-            progress: Called now and then; an exception that it raises cancels the run. There is no bar for
-                True.
+            progress: Called repeatedly; an exception that it raises cancels the run. True shows no bar.
 
         Raises:
             StalePlanError: The table has changed since the plan was made.
@@ -149,7 +148,7 @@ class RestorePlan(Plan):
             run_cancellable(spark, lambda: _commit(self, spark), look)
 
         try:
-            # `_check` goes by the guard: an undo is no harm, however old the version is.
+            # `_check` applies the guard: the undo of a compaction does no harm, however old the version is.
             done = restored(handle, "restore", tag, ANY_VERSION, commit)
         except (*SPARK_FAILURES, OSError) as error:
             if isinstance(error, CompactionKitError):
@@ -169,7 +168,7 @@ class RestorePlan(Plan):
         undone = format_list([f"{version} ({by})" if by else version for version, by in named])
         versions = "version" if len(commits) == 1 else "versions"
         which = f"what {versions} {undone} did" if commits else "commits that say they change no data"
-        # The end names other columns, which commits without changed data may have made.
+        # The last line names other columns, which commits without changed data may have made.
         more = f": {self.diff.difference}" if self.diff.difference not in (None, OTHER_COLUMNS) else ""
         return f"RESTORE to version {self.target} would undo {which}{more}."
 
@@ -229,7 +228,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
             "that can be read."
         )
     metadata = (now.log.snapshot(one).metadata for one in (latest, version))
-    # RESTORE keeps the numbers that identity columns have come to (IdentityColumn, RestoreTableCommand).
+    # RESTORE keeps the high-water marks of identity columns (IdentityColumn, RestoreTableCommand).
     new, old = (replace(one, id="", schema=columns_of(one.schema, [HIGH_WATER_MARK])) for one in metadata)
     return RestorePlan(
         handle,
@@ -243,7 +242,7 @@ def plan_restore(handle: Handle, version: int) -> RestorePlan:
 
 
 def _is_kept_by_vacuum(needs: FilesByVersion, version: int) -> bool:
-    """Whether the files that a version needs are live, or were removed within the table's retention."""
+    """Return whether a version's files are live, or were removed within the table's retention."""
     young = needs.young_tombstones(datetime.now(UTC), needs.retention)["path"]
     kept = pa.chunked_array([*young.chunks, *needs.live["path"].chunks], pa.string())
     return pc.all(pc.is_in(needs.of_version(version), value_set=kept)).as_py() is not False
@@ -274,7 +273,8 @@ def _commit(plan: RestorePlan, spark: SparkSession) -> None:
             "numOfFilesAfterRestore": len(old.live),
             "tableSizeAfterRestore": pc.sum(old.live["size_bytes"]).as_py() or 0,
         }
-        # Without the stats that a checkpoint has as structs: Delta alone can write these as text.
+        # Stats that a checkpoint has only as structs can't be repeated here: only Delta can write them as
+        # text.
         kept = *_REPEATED, "modificationTime", "clusteringProvider"
         actions = [{"add": {name: add.get(name) for name in kept} | {"dataChange": True}} for add in adds]
         actions += [{"remove": removed | {name: add.get(name) for name in _REPEATED}} for add in gone]

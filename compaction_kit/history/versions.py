@@ -30,9 +30,9 @@ from compaction_kit.times import millis, session_zone, show_time
 _STAMP = pa.timestamp("ms", "UTC")
 _NEVER = np.iinfo(np.int64).max
 _DAY_MILLIS, _MILLI = 86_400_000, timedelta(milliseconds=1)
-# Columns of the log's commits that are those of the version.
+# Columns of the log's commits that `read_versions` repeats.
 _OF_COMMITS = ("num_added", "num_removed", "bytes_added", "bytes_removed", "data_change")
-# What a cleanup of the log deletes.
+# The kinds of files that a cleanup of the log deletes.
 _CLEANED = (Kind.COMMIT, Kind.CHECKSUM, Kind.CHECKPOINT, Kind.CHECKPOINT_PART, Kind.V2_CHECKPOINT)
 _EXPIRY = pa.schema({
     "name": pa.string(), "kind": pa.string(), "version": pa.int64(),
@@ -104,7 +104,7 @@ def read_history(handle: Handle) -> pa.Table:
 
     Returns:
         The columns of `log.commits()`, the timestamp as in DESCRIBE HISTORY, and: num_files, size_bytes,
-        num_small_files (by the table's target of today, see `Files.stats`) of the live files, null if the
+        num_small_files (by the table's current target size, see `Files.stats`) of the live files, null if the
         version can't be read from the log.
     """
     needs = read_files_by_version(handle)
@@ -126,13 +126,13 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
     delta.enableExpiredLogCleanup is false (MetadataCleanup.cleanUpExpiredLogs): all files before a checkpoint
     at once, when the last of them is older than delta.logRetentionDuration. Delta 3.3 deletes them one by
     one. If a table has the feature checkpointProtection and lacks commits, Delta may keep more.
-    `at` is the time of that cleanup, without a zone in the session's; None for now.
+    `at` is the time of the cleanup, in the session's time zone if it has none; None for now.
 
     Returns:
         name (string), kind (string), version (int64); expires (timestamp, when the file's retention ends, in
-        whole UTC days; times are made to rise with versions, as for time travel); checkpoint (int64, the
-        checkpoint before which the file goes; null if there is none yet, and for parts of a checkpoint that
-        Delta takes for incomplete, which stay); goes (bool, whether the cleanup deletes it).
+        whole UTC days; times are adjusted to increase with versions, as for time travel); checkpoint (int64,
+        the checkpoint before which the file is deleted; null if there is none yet, and for parts of a
+        checkpoint that Delta treats as incomplete, which stay); goes (bool, whether the cleanup deletes it).
     """
     log = handle.log.listed()
     configuration, moment = log.snapshot().metadata.configuration, millis(handle.instant(at))
@@ -146,7 +146,7 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
         # Delta counts whole UTC days (truncateDay).
         expires = [-(-file.modification_time // _DAY_MILLIS) * _DAY_MILLIS + kept for file in group]
         is_before = checkpoint is not None and (group[-1].version or 0) < newest
-        # Delta stops at a group that stays; not at the first one, because it asks for more files once again.
+        # Delta stops at a group that stays; only after the first group does it ask for files once more.
         goes = is_enabled and is_before and expires[-1] <= moment and (goes or number == 1)
         for file, until in zip(group, expires, strict=True):
             rows.append((file.name, file.kind.value, file.version, until, checkpoint, goes))
@@ -156,8 +156,8 @@ def read_log_expiry(handle: Handle, at: datetime | str | None = None) -> pa.Tabl
 def _deleted_together(files: Sequence[LogFile]) -> list[list[LogFile]]:
     """Group files as a cleanup deletes them: each group ends before a checkpoint, the last one stays.
 
-    As in DeltaHistoryManager.BufferingLogDeletionIterator, times are made to rise with versions, a checkpoint
-    whose time that changes ends no group, and the parts of an incomplete one stay.
+    As in DeltaHistoryManager.BufferingLogDeletionIterator, times are adjusted to increase with versions; a
+    checkpoint with an adjusted time ends no group, and the parts of an incomplete checkpoint stay.
     """
     groups, parts, last = [list(files[:1])], defaultdict[Any, list[LogFile]](list), files[0]
     for file in files[1:]:
@@ -177,7 +177,7 @@ def _deleted_together(files: Sequence[LogFile]) -> list[list[LogFile]]:
 
 
 def read_storage(handle: Handle) -> Storage:
-    """Read from the log and the folder how many bytes each version stores; skip hidden files, as VACUUM."""
+    """Return the bytes that each version stores, by the log and the folder, without hidden files."""
     needs = read_files_by_version(handle)
     lifetimes, totals = needs.lifetimes, needs.totals
     paths = lifetimes["path"].combine_chunks()
@@ -205,14 +205,14 @@ def read_versions(handle: Handle) -> pa.Table:
         commit. readable (string) is "yes", "blocked" (by Delta's guard, though its files are there), "missing
         files" or "log gone" (the log lacks commits); num_missing (int64) counts the needed files that aren't
         on disk. readable_until (timestamp) is when VACUUM may delete the first needed file, or when the guard
-        blocks the version; null if neither happens, or if it can't be read. same_content_as (int64) is the
-        lowest other version known to have the same rows and columns, same_content_by (string) how that is
+        blocks the version; null if neither happens, or the version can't be read. same_content_as (int64) is
+        the lowest other version known to have the same rows and columns, same_content_by (string) how that is
         known: "identical files"; "proved", because a run of this kit left the fingerprint of the rows in the
         commit, or this Table ran OPTIMIZE in one commit and compared the rows; "row counts agree", for other
         commits by OPTIMIZE, REORG or this kit. read_instead (int64) is the latest readable version with the
         same content, if the version can't be read. num_added, num_removed, bytes_added, bytes_removed (int64)
-        and data_change (bool) are of the commit; records_change (int64) is by how many rows it changed the
-        table, null without statistics or if the log lacks the version before. num_files (int64) counts the
+        and data_change (bool) are of the commit; records_change (int64) is the commit's change of the number
+        of rows, null without statistics or if the log lacks the version before. num_files (int64) counts the
         live files, null if the version can't be read from the log.
     """
     needs = read_files_by_version(handle)
@@ -247,8 +247,8 @@ def read_versions(handle: Handle) -> pa.Table:
 def _readable_until(needs: FilesByVersion) -> np.ndarray:
     """Return `readable_until` in ms since 1970.
 
-    VACUUM keeps live files, files with a tombstone younger than the retention, and files that are
-    themselves younger.
+    VACUUM keeps live files, files with a tombstone younger than the retention, and files that were written
+    within the retention.
     """
     paths, kept = pc.unique(needs.files["path"]), needs.retention // _MILLI
     modified = latest_by_path(paths, needs.folder.files, "modification_time")
@@ -258,7 +258,7 @@ def _readable_until(needs: FilesByVersion) -> np.ndarray:
     expiry = pc.if_else(stays, _NEVER, pc.add(pc.max_element_wise(removed, modified), kept))
     at = expiry.take(pc.index_in(needs.files["path"], value_set=paths))
     added, removed = (needs.files[name].to_numpy() - needs.first for name in ("added", "removed"))
-    # A span is covered by two ranges of the greatest power of 2, whose halves then get their minimum.
+    # Two ranges of the greatest power of 2 cover a span; the halves of a range then get its minimum.
     powers, until = np.frexp(removed - added)[1] - 1, np.full(len(needs.versions), _NEVER)
     for power in reversed(range(len(until).bit_length())):
         until[1 << power :] = np.minimum(until[1 << power :], until[: -1 << power])
@@ -271,7 +271,7 @@ def _readable_until(needs: FilesByVersion) -> np.ndarray:
 
 
 def _records_change(needs: FilesByVersion) -> pa.Array:
-    """Return by how many rows each of `versions` differs from the one before; null if that isn't known."""
+    """Return by how many rows each of `versions` differs from the version before; null if unknown."""
     counts = row_counts(needs)
     changes = [None if added is None or removed is None else added - removed for added, removed in counts]
     has_none_before = (needs.versions == needs.first) & (needs.first > 0)

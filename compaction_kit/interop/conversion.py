@@ -35,13 +35,13 @@ from compaction_kit.table import Table, open_table
 from compaction_kit.text import format_count, format_size
 from compaction_kit.verify import Fingerprint, fingerprint
 
-# What works on local disks alone, in errors.
+# The name in error messages for what works only on local disks.
 _WHAT = "Conversion"
 
 
 @dataclass(frozen=True, repr=False)
 class ConvertPlan(WithFiles, Plan):
-    """What CONVERT TO DELTA would make of a folder of Parquet files; made by `plan_convert`.
+    """How CONVERT TO DELTA would convert a folder of Parquet files; made by `plan_convert`.
 
     `files` has one row per file: path (relative to the folder), size_bytes, modification_time (ns since
     1970). `schema` has the columns of all files, `partition_columns` those in the names of the folders.
@@ -121,11 +121,11 @@ def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPl
 
     Raises:
         TableNotFoundError: The folder doesn't exist.
-        EmptyTableError: It holds no Parquet file.
-        InvalidArgumentError: It is a Delta table already, or `partition_by` names other columns or types that
-            don't fit.
-        UnsupportedTableError: Spark can't read it: files aren't Parquet, folders have different partition
-            columns, or the types of a column can't be merged; or Delta doesn't take a column.
+        EmptyTableError: The folder holds no Parquet file.
+        InvalidArgumentError: The folder is a Delta table already, or `partition_by` names other columns or
+            types that don't fit.
+        UnsupportedTableError: Spark can't read the folder: files aren't Parquet, folders have different
+            partition columns, or the types of a column can't be merged; or Delta doesn't take a column.
 
     Examples:
         >>> plan = ck.interop.plan_convert("data/flights/origin=JFK")
@@ -259,7 +259,7 @@ class ParquetPlan(Plan):
 
         check()
         folders = map(posixpath.dirname, self.moved["path"].to_pylist())
-        # A folder that moves to another parent is itself written to.
+        # Moving a folder to another parent writes to the folder itself.
         check_writable(store, *dict.fromkeys(["", *folders, LOG_FOLDER]))
         proof = _compare(table.spark, table.path, read_both, lambda: "nothing was moved")
         check()

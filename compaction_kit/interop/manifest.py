@@ -102,7 +102,7 @@ class ManifestCheck(Record):
 
 
 def check_manifest(table: Table | str | Path) -> ManifestCheck:
-    """Compare the symlink manifest of a table, given as such or by its path or name, with its log.
+    """Compare the symlink manifest of a table (or of its path or name) with the log.
 
     Raises:
         InvalidArgumentError: There is no manifest.

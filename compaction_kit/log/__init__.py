@@ -1,4 +1,4 @@
-"""The log of one table: its files, its commits, their actions, the state of a version."""
+"""Read the log of one table: its files, its commits and their actions, and snapshots of its versions."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -39,7 +39,7 @@ from compaction_kit.times import millis, show_time, to_instant
 
 __all__ = ["TransactionLog"]
 
-# Snapshots of all tables that stay in memory.
+# How many snapshots stay in memory, over all tables.
 _MOST_SNAPSHOTS = 8
 _recent: list[Snapshot] = []
 
@@ -55,7 +55,7 @@ class TransactionLog:
         self._read_lifetimes = lru_cache(1)(lambda files: file_lifetimes(store, files))
 
     def listed(self) -> "TransactionLog":
-        """Return this log with the files that it has now: listed once, without what others commit later."""
+        """Return a copy of this log with a fixed list of its files, which later commits don't change."""
         one, files = copy(self), self.list_files()
         one.list_files = lambda: files
         return one
@@ -87,10 +87,10 @@ class TransactionLog:
         Returns:
             version, num_added, num_removed, bytes_added, bytes_removed, records_added and records_removed
             (int64; records are null if a file has no stats), timestamp (the in-commit timestamp, else the
-            time of the file), files_removed_at (timestamp; the latest of the commit's tombstones),
-            data_change (bool; whether any file action changes data), schema (JSON if the commit sets one).
-            From commitInfo: operation, isolation_level, user_metadata and engine (string), read_version
-            (int64), is_blind_append (bool), parameters and metrics (map<string, string>).
+            time of the file), files_removed_at (timestamp; the latest deletion time of the commit's
+            tombstones), data_change (bool; whether any file action changes data), schema (JSON if the commit
+            sets one). From commitInfo: operation, isolation_level, user_metadata and engine (string),
+            read_version (int64), is_blind_append (bool), parameters and metrics (map<string, string>).
 
         Examples:
             >>> commits = ck.open_table("data/flights").log.commits()
@@ -100,7 +100,7 @@ class TransactionLog:
         return self._read_commits(tuple(self._commit_files()))
 
     def commit_times(self) -> pa.Array:
-        """Return when each of `commits()` was committed, as for Delta's time travel (timestamp, UTC)."""
+        """Return the time of each of `commits()`, as Delta's time travel uses it (timestamp, UTC)."""
         log, store = self.listed(), self._store
         return pa.array(commit_times(store, log._commit_files(), log.snapshot().metadata), STAMP)
 
@@ -138,7 +138,7 @@ class TransactionLog:
         return action_table(commit_actions(self._store, file))
 
     def raw_commits(self, since: int) -> Iterator[tuple[int, list[Action]]]:
-        """Return the version of each commit from `since` on, and its actions as the log writes them."""
+        """Iterate over the commits from version `since` on: their versions, and actions as in the log."""
         files = [file for file in self._commit_files() if (file.version or 0) >= since]
         actions = in_turn(self._store, partial(commit_actions, self._store), files)
         return zip((file.version or 0 for file in files), actions, strict=True)
@@ -190,15 +190,15 @@ class TransactionLog:
     def last_operation(
         self, operation: str, most: int = 1_000, metadata: Metadata | None = None
     ) -> tuple[int, datetime] | None:
-        """Find the newest commit of an operation, such as "OPTIMIZE".
+        """Find the newest commit of an operation.
 
         Args:
-            operation: Its name in the log.
+            operation: Its name in the log, such as "OPTIMIZE".
             most: How many commits to read.
-            metadata: The latest version's, if it has been read.
+            metadata: The metadata of the latest version, if it has been read.
 
         Returns:
-            Its version and its time (UTC, as in DESCRIBE HISTORY); None if these commits have none.
+            The version and the time of the commit (UTC, as in DESCRIBE HISTORY); None if none is found.
         """
         log = self.listed()
         commits = log._commit_files()
@@ -207,7 +207,7 @@ class TransactionLog:
             return None
         version, known = commits[position].version or 0, metadata or log.snapshot().metadata
         since = in_commit_since(known)
-        # Only times of files depend on the commits before.
+        # Times of files depend on the commits before (see `commit_times`), in-commit timestamps don't.
         first = 0 if since is None or version < since else position
         time = int(commit_times(self._store, commits[first : position + 1], known)[-1])
         return version, datetime.fromtimestamp(time / 1000, UTC)
@@ -247,17 +247,17 @@ class TransactionLog:
         """Return the versions in which each file was live, and the snapshot of the earliest version.
 
         Returns:
-            One row for each range of versions in which a data file was live in a partition, by added and
-            path: path (string; see `paths.places`), deletion_vector_id (string), and int64 size_bytes, added
-            (the first version; the snapshot's for files that were live then), removed (the first version
-            without the file there; null if it is live), num_records (without deleted rows; null without stats
-            and for files from a snapshot) and row (its position in the snapshot's `live`, else null);
-            partition (string, its partition values one after another).
+            One row for each range of versions in which a data file was live in a partition, sorted by added
+            and path: path (string; see `paths.places`), deletion_vector_id (string), and int64 size_bytes,
+            added (the first version; the snapshot's version for files that were live in it), removed (the
+            first version without the file in that partition; null if it is live), num_records (without
+            deleted rows; null without stats and for files of the snapshot) and row (the file's position in
+            the snapshot's `live`; null for other files); partition (string; the partition values, joined).
         """
         return self._read_lifetimes(tuple(self.list_files()))
 
     def removals(self) -> list[pa.Table]:
-        """Return the remove actions of all commits in the log, also of those before `readable_range`.
+        """Return the remove actions of all commits in the log, including commits before `readable_range`.
 
         Returns:
             Tables with a row per action: path and deletion_vector_id (string), deletion_timestamp (int64, ms

@@ -21,10 +21,10 @@ from compaction_kit.errors import DAMAGE, CorruptLogError
 from compaction_kit.log.paths import canonical_paths, one_array
 
 PARTITION, TAG = "partition.", "tag."
-# Columns that begin so are the value of a key in a map of the action.
+# Columns with these prefixes hold the values of one key in a map of the action.
 MAPS = {PARTITION: "partitionValues", TAG: "tags"}
 KINDS = ("add", "remove")
-# The field of the action, and the type, of each column.
+# The action's field and the type of each column.
 FIELDS = {
     "path": ("path", pa.string()),
     "size_bytes": ("size", pa.int64()),
@@ -43,23 +43,23 @@ FIELDS = {
     "stats_num_records": ("stats_parsed.numRecords", pa.int64()),
 }
 _VECTOR = ("deletion_vector_storage", "deletion_vector_path", "deletion_vector_offset")
-# The descriptor of a deletion vector, and what rows have without row ids and versions of their own.
+# A deletion vector's descriptor, and the row ids and versions of rows that don't store their own.
 _ROWS = ("base_row_id", "default_row_commit_version")
 REMOVAL_FIELDS = (*_VECTOR, "deletion_vector_size", "deletion_vector_cardinality", *_ROWS)
 CORE = ("path", "size_bytes", *_VECTOR)
 DETAILS = ("modification_time", "deletion_timestamp", "data_change", "deletion_vector_cardinality")
-# Rows in a run, on average, from which on slices are faster than picking row by row.
+# From this average length of a run on, slicing runs is faster than taking single rows.
 _LEAST_RUN = 100
 
 
 def field_of(name: str) -> tuple[str, pa.DataType]:
-    """Return the dotted field of a column in an action, and its type."""
+    """Return the field of an action that a column holds, as a dotted path, and its type."""
     prefix, dot, key = name.partition(".")
     return (f"{MAPS[prefix + dot]}.{key}", pa.string()) if dot else FIELDS[name]
 
 
 def flattened(raw: pa.Table) -> pa.Table:
-    """Return whether rows are adds or removes, and their fields as columns: "add.deletionVector.offset"."""
+    """Return bool columns "add" and "remove", and nested fields as columns: "add.deletionVector.offset"."""
     kinds = {kind: raw[kind].is_valid() for kind in KINDS if kind in raw.column_names}
     while any(pa.types.is_struct(field.type) for field in raw.schema):
         raw = raw.flatten()
@@ -83,7 +83,7 @@ def column(raw: pa.Table, kind: str, name: str) -> pa.Array:
 
 
 def file_actions(raw: pa.Table, source: int) -> pa.Table:
-    """Return the file actions among the rows of a source that have the columns `CORE`."""
+    """Return the file actions among a source's rows, which must have the columns `CORE`."""
     tables = []
     for kind in KINDS:
         rows = pc.indices_nonzero(is_kind(raw, kind)).cast(pa.int64())
@@ -112,7 +112,7 @@ def file_actions(raw: pa.Table, source: int) -> pa.Table:
 
 
 def picked(values: pa.Array, rows: pa.Array) -> pa.Array:
-    """Take the values of ascending rows: most of a log's files hold adds in long runs, which are sliced."""
+    """Take the values at ascending rows; slices long runs of rows, as most files of a log have them."""
     numbers = rows.to_numpy()
     starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
     if not len(numbers) or len(starts) * _LEAST_RUN > len(numbers) or numbers[-1] >= len(values):
@@ -123,7 +123,7 @@ def picked(values: pa.Array, rows: pa.Array) -> pa.Array:
 
 def count_records(stats: pa.Array) -> pa.Array:
     """Return numRecords (int64) of each stats text, deleted rows included; null if missing or not a count."""
-    # All known writers put it first, where it is read from all texts at once.
+    # All known writers put numRecords first, so one regular expression reads it from all texts at once.
     leading = pc.extract_regex(stats, r'^\{"numRecords": ?(?P<count>\d{1,18})[,}]')
     counts = pc.struct_field(leading, "count").cast(pa.int64())
     rest = pc.and_(stats.is_valid(), counts.is_null())

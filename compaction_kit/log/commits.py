@@ -1,4 +1,4 @@
-"""What each commit did and when: one row per commit or per action."""
+"""Read what commits did and when: one row per commit or per action."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,15 +31,15 @@ ACTION_COLUMNS = pa.schema({
     "action": _TEXT, "path": _TEXT, "size_bytes": _INT, "num_records": _INT, "data_change": _BOOL,
     "partition_values": _TEXTS, "stats": _TEXT, "fields": _TEXT,
 })  # fmt: skip
-# Columns with fields of commitInfo as they are.
+# Columns that hold fields of commitInfo unchanged.
 _INFO_FIELDS = {
     "operation": "operation", "isolation_level": "isolationLevel", "user_metadata": "userMetadata",
     "engine": "engineInfo", "read_version": "readVersion", "is_blind_append": "isBlindAppend",
 }  # fmt: skip
 _SUMS = pa.schema([COMMIT_COLUMNS.field(name) for name in (*_COUNTS, "data_change", "files_removed_at")])
-# Commits that a store is asked for at once, and that are in memory, while they are gone through.
+# How many commits are requested from a store at once, and held in memory.
 _AT_ONCE = 64
-# The end of the year 9998, so that a retention can be added.
+# The end of the year 9998, so that adding a retention doesn't exceed Python's last year.
 _LAST_MILLIS = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000) - 1
 
 
@@ -141,7 +141,7 @@ def _texts(values: Any) -> dict[str, str | None] | None:
 
 
 def in_turn(store: Store, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
-    """Yield the answer for each item, in their order; a store is asked for some ahead, not for all."""
+    """Yield the answer for each item, in order; only `_AT_ONCE` items are requested ahead."""
     for start in range(0, len(items), _AT_ONCE):
         yield from store.at_once(ask, items[start : start + _AT_ONCE])
 
@@ -161,10 +161,10 @@ def last_operation(store: Store, commits: Sequence[LogFile], operation: str, mos
 
 
 def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -> np.ndarray:
-    """Return when each version was committed, as for Delta's time travel: ms since 1970.
+    """Return the time of each commit as Delta's time travel uses it, in ms since 1970.
 
-    From the version on that enabled them, according to the latest metadata, these are in-commit timestamps;
-    before it, the times of the commits' files, changed so that they increase
+    From the version on that enabled in-commit timestamps according to the latest metadata, times are these
+    timestamps. Earlier times are those of the commits' files, adjusted so that they increase
     (DeltaHistoryManager.getCommitsWithNonIctTimestamps). The files of a copied table may be newer than its
     in-commit timestamps.
     """
@@ -172,7 +172,7 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
     times = np.empty(len(commits), dtype=np.int64)
 
     def stamp(file: LogFile) -> int:
-        # commitInfo is the first action then (protocol, "In-Commit Timestamps").
+        # With in-commit timestamps, commitInfo is the first action (protocol, "In-Commit Timestamps").
         with reading(file.name):
             first = json.loads(next(iter(store.lines(file.place)), b""))
             time = _in_commit_time(commit_info([first]))

@@ -1,4 +1,4 @@
-"""How long each data file was live: which version added it, and which one removed it."""
+"""How long each data file was live: the version that added it, and the version that removed it."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,10 +53,10 @@ def file_removals(store: Store, files: Sequence[LogFile]) -> list[pa.Table]:
 
 
 def _partition_columns(first: Snapshot, sources: Sequence[JsonSource]) -> list[str]:
-    """Return the partition columns that files had since a version, by their names in the log."""
+    """Return all partition columns since a version, with the names that the log has for them."""
     schemas = [first.metadata]
     for action in (action for source in sources for action in source.first_of("metaData").values()):
-        # A version whose metadata is damaged can't be read, but others can.
+        # Damaged metadata makes only its own versions unreadable, so it is skipped.
         with suppress(*DAMAGE):
             schemas.append(Metadata.of(action))
     return sorted({PARTITION + one.physical_names[name] for one in schemas for name in one.partition_columns})
@@ -65,17 +65,17 @@ def _partition_columns(first: Snapshot, sources: Sequence[JsonSource]) -> list[s
 def _done_by(
     actions: pa.Table, version: int | np.ndarray, partition: Sequence[pa.Array] = (), **known: pa.Array
 ) -> pa.Table:
-    """Return file actions with the version that did them, and what else is known, for `_lives`."""
+    """Return file actions with their commit's version and other known columns, as `_lives` needs them."""
     columns = {name: actions[name] for name in ("is_add", "path", "deletion_vector_id", "size_bytes")}
     columns["version"] = pa.array(np.broadcast_to(version, len(actions)), pa.int64())
     columns |= {"num_records": pa.nulls(len(actions), pa.int64()), "row": pa.nulls(len(actions), pa.int64())}
-    # For Delta "" is null.
+    # Delta reads "" as null.
     values = [pc.fill_null(one, "") for one in partition] or [pa.repeat("", len(actions))]
     return pa.table(columns | known | {"partition": pc.binary_join_element_wise(*values, "\0")})
 
 
 def _lives(actions: pa.Table, store: Store) -> pa.Table:
-    """Pair each add with what ends the file's lifetime: its remove, or its add to another partition."""
+    """Pair each add with the action that ends the lifetime: a remove, or an add to another partition."""
     keys, partitions = (
         one_array(column).dictionary_encode().indices.to_numpy()
         for column in (file_keys(actions), actions["partition"])

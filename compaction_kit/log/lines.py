@@ -21,8 +21,8 @@ from compaction_kit.storage import Store, checksum_place
 _INT, _LONG, _TEXT, _NAMES = pa.int32(), pa.int64(), pa.string(), pa.list_(pa.string())
 _VERSIONS, _FEATURES = ("minReaderVersion", "minWriterVersion"), ("readerFeatures", "writerFeatures")
 _TEXTS = pa.map_(_TEXT, _TEXT)
-# Actions without a data file, with the fields that are used here, and the fields that must be there. Delta
-# would read a sidecar without a size as empty.
+# Actions without a data file, with the fields that are used here; fields of `_REQUIRED` must be present.
+# Delta would read a sidecar without a size as empty.
 OTHERS: dict[str, dict[str, pa.DataType]] = {
     "protocol": {**dict.fromkeys(_VERSIONS, _INT), **dict.fromkeys(_FEATURES, _NAMES)},
     "metaData": {"id": _TEXT, "schemaString": _TEXT, "partitionColumns": _NAMES, "configuration": _TEXTS},
@@ -32,7 +32,7 @@ OTHERS: dict[str, dict[str, pa.DataType]] = {
 }
 _REQUIRED = {"protocol": _VERSIONS, "sidecar": ("path", "sizeInBytes")}
 Action = dict[str, Any]
-# Stands for a number while JSON is written; no text can hold it by chance.
+# Marks a number while JSON is written; it is random, so no other text contains it.
 _MARK = f"number {uuid.uuid4()} "
 _MARKED = re.compile(f'"{_MARK}([^"]*)"')
 
@@ -58,7 +58,7 @@ def read_log_file(store: Store, file: LogFile) -> bytes:
     with reading(file.name):
         data = store.read(file.place)
         if store.is_local and store.is_file(checksum_place(file.place)):
-            # Hadoop's: "crc", a zero byte, the chunk size, a CRC-32 for each chunk.
+            # Hadoop's format: "crc", a zero byte, the chunk size, a CRC-32 for each chunk.
             sums = store.read(checksum_place(file.place))
             chunk, view = int.from_bytes(sums[4:8]), memoryview(data)
             if sums.startswith(b"crc\0") and chunk:
@@ -72,10 +72,10 @@ def read_log_file(store: Store, file: LogFile) -> bytes:
 
 
 def commit_actions(store: Store, file: LogFile) -> list[Action]:
-    """Return the actions of one commit, a line's as {name: fields}, without names that are null."""
+    """Return the actions of one commit, as {name: fields} for each line, without names that are null."""
     lines = [line for line in read_log_file(store, file).split(b"\n") if line.strip()]
     with reading(file.name):
-        # All lines at once, which takes half the time.
+        # Parsing all lines at once takes half the time.
         actions = json.loads(b"[" + b",\n".join(lines) + b"]")
         if len(actions) != len(lines) or not all(isinstance(action, dict) for action in actions):
             raise ValueError("a line is not a JSON object")
@@ -83,26 +83,26 @@ def commit_actions(store: Store, file: LogFile) -> list[Action]:
 
 
 def json_text(value: Any) -> str:
-    """Return JSON with all digits of decimals; other values without a type in JSON are texts."""
-    # Decimals are written as marked texts, and the quotes taken away.
+    """Return a value as JSON: decimals keep all digits, and other types that JSON lacks become strings."""
+    # Decimals are written as marked strings; then the marks and quotes are removed.
     text = json.dumps(value, default=lambda one: f"{_MARK}{one}" if isinstance(one, Decimal) else str(one))
     return _MARKED.sub(r"\1", text)
 
 
 def commit_info(actions: Iterable[Action]) -> Action:
-    """Return the first commitInfo of a commit that is an object; {} if there is none."""
+    """Return the first commitInfo action that is a JSON object; {} if there is none."""
     return next((one["commitInfo"] for one in actions if isinstance(one.get("commitInfo"), dict)), {})
 
 
 def parse_lines(
     text: bytes, schema: pa.Schema, block_bytes: int | None = None
 ) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
-    """Parse lines of JSON that aren't blank, and return the start and end of each row's line too.
+    """Parse the lines of JSON that aren't blank; also return the start and end of each row's line.
 
     With `block_bytes`, several threads parse blocks of that size. Raises an error of `DAMAGE` if a line is
     not an object, or doesn't match the schema.
     """
-    # pyarrow accepts invalid UTF-8, and a text that begins with null ends the process.
+    # pyarrow accepts invalid UTF-8, and crashes on a text that begins with null.
     offsets = pa.array([0, len(text)], pa.int64()).buffers()[1]
     pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(text)]).validate(full=True)
     data = np.frombuffer(text, np.uint8)
@@ -127,7 +127,7 @@ def parse_lines(
 
 
 def others_in(line: bytes) -> list[tuple[str, Action]]:
-    """Return the actions of a line without a data file; a commitInfo that is not an object is skipped."""
+    """Return a line's actions that have no data file; a commitInfo that is not an object is skipped."""
     actions = json.loads(line)
     found = [(name, checked(name, actions[name])) for name in OTHERS if actions.get(name) is not None]
     info = actions.get("commitInfo")
@@ -135,7 +135,7 @@ def others_in(line: bytes) -> list[tuple[str, Action]]:
 
 
 def checked(name: str, action: Any) -> Action:
-    """Return an action of one of `OTHERS` unchanged if its fields are valid."""
+    """Check the fields of an action in `OTHERS`, and return the action unchanged."""
     if not isinstance(action, dict):
         raise TypeError(f"its {name} action is not an object")
     missing = [field for field in _REQUIRED.get(name, ()) if action.get(field) is None]

@@ -1,4 +1,4 @@
-"""The files of a `_delta_log` folder: their kinds, and which of them a version is read from."""
+"""The files of a `_delta_log` folder: their kinds, and the files that a version is read from."""
 
 import re
 from collections import defaultdict
@@ -46,7 +46,7 @@ _PATTERNS = {
 class LogFile(NamedTuple):
     """One file of the log: its name in `_delta_log`, its size in bytes and its time in ms since 1970.
 
-    `identity` (inode, and time in ns) differs for another file of the same name.
+    `identity` (inode, and time in ns) changes if another file takes the name.
     """
 
     name: str
@@ -60,14 +60,14 @@ class LogFile(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Its path in the table's folder."""
+        """The file's path in the table's folder."""
         return f"{LOG_FOLDER}/{self.name}"
 
 
 def log_file(
     name: str, size_bytes: int = 0, modification_time: int = 0, identity: tuple[int, int] = (0, 0)
 ) -> LogFile:
-    """Tell the kind and the version of a file from its name."""
+    """Make a `LogFile`, with the kind and the version that its name shows."""
     for kind, pattern in _PATTERNS.items():
         if match := pattern.fullmatch(name):
             numbers: dict[str, Any] = {key: int(value) for key, value in match.groupdict().items()}
@@ -89,9 +89,9 @@ def list_log(store: Store) -> list[LogFile]:
 
 
 def look_at_log(store: Store) -> tuple[bool, bool]:
-    """Return whether a log has files, and whether a catalog may have staged commits that it lacks."""
+    """Return whether a log has files, and whether a catalog may have staged commits that the log lacks."""
     has_staged = any(_files_of(entries) for _, entries in store.walk(f"{LOG_FOLDER}/{_STAGED}"))
-    # A store takes seconds to list a long log, which is listed when it is read.
+    # Listing a long log in a remote store takes seconds, and it is listed anyway when the table is read.
     has_files = not store.is_local and store.is_folder(LOG_FOLDER)
     return has_files or any(_files_of([entry]) for entry in _entries(store)), has_staged
 
@@ -192,10 +192,10 @@ def complete_checkpoints(files: Sequence[LogFile]) -> dict[int, tuple[LogFile, .
 def readable_range(files: Sequence[LogFile]) -> range:
     """Return the versions whose state can be read from the log, up to the latest.
 
-    They begin with version 0 or a checkpoint, and the log has every commit after it: those before a missing
-    commit are left out. Without the first commit, Delta's time travel begins at the first checkpoint that
-    isn't older than the version before the first commit (DeltaHistoryManager.getEarliestRecreatableCommit);
-    without the latest commit it reads nothing.
+    The range begins at version 0 or at a checkpoint, and the log has every later commit: versions before a
+    missing commit are left out. Without the commit of version 0, Delta's time travel begins at the first
+    checkpoint that isn't older than the version before the first commit
+    (DeltaHistoryManager.getEarliestRecreatableCommit); without the latest commit, time travel reads nothing.
     """
     latest, commits = find_segment(files).version, commits_by_version(files)
     if latest not in commits:

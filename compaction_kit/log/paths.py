@@ -1,7 +1,7 @@
 """Convert paths of data files and deletion vectors between the log and the disk.
 
 The log has URIs, relative to the table or absolute (protocol, "Add File and Remove File").
-`canonical_paths` gives the form by which Delta identifies a file, `places` the file's location.
+`canonical_paths` returns the form that identifies a file for Delta, `places` the file's location.
 """
 
 import base64
@@ -31,16 +31,16 @@ _UNREADABLE = (
     r'[\x00-\x20\x7f"<>\\^`{|}\[\]?#]|%(?:$|[^0-9A-Fa-f]|.$|.[^0-9A-Fa-f])|^[^/:]*:(?:[^/]|$)'
     r"|(?::|%3[Aa])[^/]*$"
 )
-# ExternalCatalogUtils.charToEscape; a space stays as it is.
+# ExternalCatalogUtils.charToEscape; a space isn't escaped.
 _ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
 
 def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Convert paths of the log to the form by which Delta's snapshots identify files.
 
-    Absolute paths get a scheme, as by FileSystem.makeQualified; nothing else is decoded
-    (DeltaLog.CanonicalPathFunction). So for Delta "%62" and "b" are two files, although their location is the
-    same. Delta also removes "." and "..", which no writer is known to write.
+    Paths that begin with "/" are decoded and get a scheme, as in FileSystem.makeQualified; other paths stay
+    encoded (DeltaLog.CanonicalPathFunction). So "%62" and "b" are two files for Delta, although they have the
+    same location. Delta also removes "." and "..", which no writer is known to write.
     """
     paths = one_array(paths)
     is_absolute = pc.starts_with(paths, "/")
@@ -50,7 +50,7 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def places(paths: pa.Array | pa.ChunkedArray, store: Store) -> pa.Array:
-    """Return the locations of files from `canonical_paths`, decoded and normalised.
+    """Return the decoded and normalised locations of files, from the paths of `canonical_paths`.
 
     A file in the table's folder has a path relative to it, even if the log has an absolute path; other local
     files have an absolute path ("/…"), and files that aren't on a local disk a URI with "://". Symbolic links
@@ -76,18 +76,18 @@ def is_unreadable(paths: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or in it; both are normalised."""
+    """Return whether a path is in a folder, or is the folder; both must be normalised."""
     return path == folder or path.startswith(f"{folder.removesuffix('/')}/")
 
 
 def log_path(place: str) -> str:
     """Return the path that Delta writes in the log for a file in the table's folder."""
-    # A colon in the first part would make it a scheme.
+    # A colon in the first part of the path would make that part a URI scheme.
     return _quoted(place).replace(":", "%3A")
 
 
 def folder_of(columns: Sequence[str], values: Sequence[str | None]) -> str:
-    """Return the folder of a partition's values as the log writes them, the same for "" and null."""
+    """Return a partition's folder from its values as the log writes them; "" and null give the same."""
     # ExternalCatalogUtils.getPartitionPathString.
     return "/".join(
         f"{escaped(name)}={escaped(value) if value else HIVE_NULL}"
@@ -122,7 +122,7 @@ def deletion_vector_file(vector_id: str | None, store: Store) -> str | None:
 
 
 def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array; a single chunk as it is, which `combine_chunks` would copy."""
+    """Return a column as one array, without a copy of a single chunk (`combine_chunks` would copy it)."""
     if isinstance(values, pa.Array):
         return values
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()

@@ -14,7 +14,7 @@ READER_FEATURES = frozenset(
     ["columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"]
     + [name + end for name in ("typeWidening", "variantType", "variantShredding") for end in ("", "-preview")]
 )
-# Features that begin so: the newest commits may be in `_delta_log/_staged_commits`, or `_commits`.
+# With features of these prefixes, the newest commits may be in `_delta_log/_staged_commits` or `_commits`.
 _MANAGED = ("catalogManaged", "catalogOwned", "coordinatedCommits")
 # The properties that name the columns for row ids and row commit versions (protocol, "Row Tracking").
 ROW_COLUMNS = [f"delta.rowTracking.materializedRow{name}ColumnName" for name in ("Id", "CommitVersion")]
@@ -92,13 +92,13 @@ class Metadata:
         return {field["name"]: self.physical_name(field) for field in self.schema["fields"]}
 
     def physical_name(self, field: Mapping[str, Any]) -> str:
-        """Return the name in data files of a column, or of a field in one."""
+        """Return the name that a column, or a field in a column, has in data files."""
         known = (field.get("metadata") or {}) if self.is_mapped else {}
         return str(known.get("delta.columnMapping.physicalName", field["name"]))
 
     @property
     def may_have_dropped_columns(self) -> bool:
-        """Whether the schema lacks columns that it had, so that data files may have them."""
+        """Whether columns may have been dropped from the schema, and may still be in data files."""
         ids = {(field.get("metadata") or {}).get("delta.columnMapping.id") for field in _fields(self.schema)}
         most = self.configuration.get("delta.columnMapping.maxColumnId", "0")
         return self.is_mapped and (not most.isdecimal() or int(most) > len(ids - {None}))
@@ -110,7 +110,7 @@ class Metadata:
 
 
 def columns_of(schema: Any, dropped: Sequence[str] = UNREAD) -> Any:
-    """Return a schema without some fields: those that no row depends on, such as comments."""
+    """Return a schema without some fields: by default those that no row depends on, such as comments."""
 
     def drop(fields: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in fields.items() if name not in dropped}
@@ -126,7 +126,7 @@ def _names(action: Mapping[str, Any], field: str) -> tuple[str, ...]:
 
 
 def _fields(kind: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield every field in a type, however deep (protocol, "Schema Serialization Format")."""
+    """Yield every field in a type, at any depth (protocol, "Schema Serialization Format")."""
     if isinstance(kind, str) or kind["type"] == "udt":
         return
     inner = {"array": ["elementType"], "map": ["keyType", "valueType"], "struct": []}.get(kind["type"])
@@ -158,8 +158,8 @@ def check_readable(protocol: Protocol) -> None:
 def check_not_managed(features: Iterable[str]) -> None:
     """Raise UnsupportedTableError for a catalog-managed table, or one with a commit coordinator.
 
-    Its log may lack the newest versions, which only these know (protocol, "Catalog-managed tables"), and
-    Delta refuses a catalog's table by its path, as well as OPTIMIZE by its name.
+    Its log may lack the newest versions, which only the catalog or coordinator knows (protocol,
+    "Catalog-managed tables"). Delta refuses such a table by its path, and OPTIMIZE by its name.
     """
     managed = sorted(name for name in features if name.startswith(_MANAGED))
     if managed:

@@ -28,7 +28,7 @@ from compaction_kit.log.sources import Source, checkpoint_sources, commit_source
 from compaction_kit.storage import Store
 
 _MOST_CHUNKS = 8
-# Actions of which the newest counts for each key (protocol, "Action Reconciliation").
+# Actions with a key field: the newest action of each key counts (protocol, "Action Reconciliation").
 _KEYS = {"txn": "appId", "domainMetadata": "domain"}
 Others = Mapping[tuple[str, str | None], Action]
 
@@ -39,7 +39,7 @@ class Snapshot:
 
     `live` and `dead` are file actions (see `log.actions`): the adds of live files and the tombstones,
     in the order of the log. Their other fields are read only when they are needed. `others` are the
-    newest actions without a data file, by name and, for txn and domainMetadata, appId and domain.
+    newest actions without a data file, keyed by name and, for txn and domainMetadata, by appId and domain.
     """
 
     store: Store
@@ -107,7 +107,7 @@ class Snapshot:
 
     @cached_property
     def clustering_tags(self) -> pa.Table:
-        """What OPTIMIZE noted of each live file when it clustered the table; nulls where it did not.
+        """The tags that OPTIMIZE gave each live file when it clustered the table; null for other files.
 
         Columns: cube_id, cube_columns (the clustering columns as JSON), clustering_provider (string).
         """
@@ -201,7 +201,7 @@ def _newest_of(sources: Sequence[Source], first: int) -> tuple[pa.Table, pa.Tabl
 
 
 def _joined(older: pa.Table, newer: pa.Table) -> pa.Table:
-    """Concatenate both; the many older rows are copied only after several additions."""
+    """Concatenate two tables; the older rows, which are many, are copied only after several additions."""
     table = pa.concat_tables([older, newer])
     return table.combine_chunks() if table["path"].num_chunks > _MOST_CHUNKS else table
 
@@ -226,7 +226,7 @@ def newest_actions(actions: pa.Table) -> pa.Table:
 
 
 def without(actions: pa.Table, keys: pa.Array) -> pa.Table:
-    """Return the actions on files that have none of some keys (see `file_keys`)."""
+    """Return the actions on files other than those with the given keys (see `file_keys`)."""
     if not len(keys) or not len(actions):
         return actions
 
@@ -254,7 +254,7 @@ def _hashes(keys: pa.Array) -> np.ndarray:
         return hashes
     data = keys.buffers()[2]
     words = np.ndarray((data.size - 7,), np.uint64, data, strides=(1,))
-    # In pieces that stay in the processor's cache.
+    # A piece of this size stays in the processor's cache.
     for piece in range(0, len(keys), 1 << 16):
         part = slice(piece, piece + (1 << 16))
         starts, ends = offsets[:-1][part].astype(np.int64), offsets[1:][part].astype(np.int64)

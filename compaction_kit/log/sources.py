@@ -45,7 +45,7 @@ from compaction_kit.storage import Store
 from compaction_kit.storage.store import Answer
 
 _BATCH_ROWS = 1 << 16
-# Blocks of commits of all tables that stay in memory, their size as text, and up to how many versions each.
+# Limits of the blocks of commits in memory: their number, their size as text, and versions of each.
 _MOST_BLOCKS, _BLOCK_BYTES, _MOST_VERSIONS = 128, 4 << 20, 3
 _VALUES = re.compile(rb'"partitionValues": ?(\{[^{}]*\})')
 
@@ -53,8 +53,8 @@ _VALUES = re.compile(rb'"partitionValues": ?(\{[^{}]*\})')
 class JsonSource:
     """Consecutive commits (oldest first), or a checkpoint in JSON, with one row per line.
 
-    The lines are parsed once. Stats are most of their bytes, so only the records in them are kept; stats, and
-    partition columns that the first action lacks, are parsed again when they are needed.
+    The lines are parsed once. Stats take most of the bytes, so only their number of records is kept; stats,
+    and partition columns that the first action lacks, are parsed again when they are needed.
     """
 
     def __init__(self, store: Store, files: Sequence[LogFile]):
@@ -92,11 +92,11 @@ class JsonSource:
         return self._raw if wanted <= self._kept else self._parse(self._read()[0], wanted)[0]
 
     def num_records(self, kind: str = "add") -> pa.Array:
-        """Return the number of records in each row's file, int64; null unless it is of a kind with stats."""
+        """Return the number of records in each row's file, int64; null for other kinds and without stats."""
         return self._records[kind]
 
     def stats(self) -> pa.Array:
-        """Return the stats of each row's file as JSON text; null unless it is an add with stats."""
+        """Return the stats of each row's file as JSON text; null unless the row is an add with stats."""
         return column(self.rows(["stats"]), "add", "stats")
 
     def actions(self) -> Iterator[Action]:
@@ -111,7 +111,7 @@ class JsonSource:
         return b"".join(texts), list(accumulate(map(len, texts)))
 
     def _parse(self, text: bytes, names: Iterable[str]) -> tuple[pa.Table, tuple[np.ndarray, np.ndarray]]:
-        # Fields that the text lacks would cost time.
+        # Parsing is faster without the fields that the text lacks.
         has_vectors, kinds = b'"deletionVector"' in text, KINDS if b'"remove"' in text else KINDS[:1]
         action: dict[str, Any] = {}
         for name in sorted(names):
@@ -138,7 +138,7 @@ class JsonSource:
 class ParquetSource:
     """One Parquet file of a checkpoint, with the rows and methods of a `JsonSource`.
 
-    On a store the file is fetched once, and kept in memory as long as the snapshots that need it.
+    In a remote store the file is fetched once, and stays in memory as long as the snapshots that need it.
     """
 
     def __init__(self, store: Store, place: str, size_bytes: int):
@@ -243,7 +243,7 @@ def checkpoint_sources(store: Store, files: Sequence[LogFile]) -> list[Source]:
 
 @lru_cache(_MOST_BLOCKS)
 def _blocks_from(store: Store, first: LogFile) -> Callable[..., JsonSource]:
-    # The last block grows with each commit, so that it would stay once for each of them.
+    # The last block grows with each commit; this cache keeps only a few versions of a block.
     return lru_cache(_MOST_VERSIONS)(JsonSource)
 
 
@@ -259,7 +259,7 @@ def commit_sources(store: Store, files: Sequence[LogFile]) -> list[JsonSource]:
 
 
 def in_threads(work: Callable[..., Answer], *items: Sequence[Any]) -> list[Answer]:
-    """Return the answers for items; threads are started only for several items."""
+    """Call `work` for each item and return the answers; threads are started only for several items."""
     with ThreadPoolExecutor() as pool:
         return [*(pool.map if len(items[0]) > 1 else map)(work, *items)]
 
@@ -273,7 +273,7 @@ def _without_nulls(fields: Action) -> Action:
 
 
 def _with_times_as_text(data_type: pa.DataType) -> pa.DataType:
-    # Spark's years go beyond 9999, Python's don't.
+    # Spark has years after 9999, which Python doesn't support.
     if pa.types.is_struct(data_type):
         return pa.struct([field.with_type(_with_times_as_text(field.type)) for field in data_type])
     return pa.string() if pa.types.is_temporal(data_type) else data_type
@@ -281,8 +281,8 @@ def _with_times_as_text(data_type: pa.DataType) -> pa.DataType:
 
 def _parquet_columns(names: Iterable[str]) -> list[str]:
     """Return the dotted paths with which a Parquet reader reads these columns of adds and removes."""
-    # A checkpoint may lack all others, and without a column its rows can't be counted.
+    # A checkpoint may lack all other columns, and rows can't be counted without a column.
     fields = {field_of(name)[0] for name in (*names, "size_bytes")}
-    # Of a map all keys.
+    # Maps are read with all their keys.
     fields = {outer if (outer := field.partition(".")[0]) in MAPS.values() else field for field in fields}
     return [f"{kind}.{field}" for kind in KINDS for field in sorted(fields)]

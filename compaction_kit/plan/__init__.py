@@ -1,4 +1,4 @@
-"""Files in, bins out; no Spark, and no data file is read but to predict sizes and to find dropped columns."""
+"""Pack files into bins without Spark; data files are read only to predict sizes and find dropped columns."""
 
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.plan.planner import Planner

@@ -42,18 +42,18 @@ class AutoCompaction(Record):
     """The commits at which auto compaction fires, if one session writes them all.
 
     Attributes:
-        enabled_by: The setting or table property that switches it on; "" if it is off, and the replay shows
-            what it would do.
-        min_num_files, thresholds: Its settings in the session.
+        enabled_by: The setting or table property that turns it on; "" if it is off, and the replay shows what
+            it would do.
+        min_num_files, thresholds: Auto compaction's settings in the session.
         counts_below: Delta counts files of up to these bytes; None for all (delta-io/delta#4045).
         since: The first version of the replay.
         num_commits: Commits in the replay.
-        num_in_log: Auto compactions that the log has in these versions.
+        num_in_log: Auto compactions in the log in these versions.
         fired: One row for each commit and each partition in which it fires. Columns: version (int64),
             partition.<column> (string; null in versions without that partition column), and int64
-            num_counted (files there as Delta counts them), num_small_files (files there that it would take),
-            num_files, size_bytes and num_bins (what it rewrites; 0 if each of these files would be alone in
-            its bin), committed_as (the version of this auto compaction in the log; null if there is none).
+            num_counted (its files as Delta counts them), num_small_files (its files to compact), num_files,
+            size_bytes and num_bins (what it rewrites; 0 if each of these files would be alone in its bin),
+            committed_as (the version of this auto compaction in the log; null if there is none).
     """
 
     enabled_by: str
@@ -66,7 +66,7 @@ class AutoCompaction(Record):
     fired: pa.Table
 
     def facts(self) -> dict[str, str]:
-        """Return the rules, and what comes of them: names and values."""
+        """Return the rules and their effect as readable text: names and values."""
         rows = self.fired.to_pylist()
         lower, upper = format_size(self.thresholds.min_file_size), format_size(self.thresholds.max_file_size)
         rewriting = {row["version"] for row in rows if row["num_bins"]}
@@ -92,7 +92,7 @@ def replay(log: TransactionLog, conf: Conf, since: int = 0) -> AutoCompaction:
     """Replay a log; see `Table.auto_compaction`."""
     earliest, latest = log.readable_range().start, log.snapshot()
     log.segment(max(since, earliest))  # raises if there is no such version
-    # The state before the first commit has to be known, and no commit may lack.
+    # The state before the first commit must be known, and no commit may be missing.
     start = max(since, earliest + 1 if earliest else 0)
     if columns := clustering_columns(latest):
         raise UnsupportedTableError(
@@ -129,7 +129,7 @@ def _is_auto(actions: Sequence[Action]) -> bool:
 
 
 def enabled_by(conf: Conf, properties: Mapping[str, str]) -> str:
-    """Return what switches auto compaction on, or "" (AutoCompactBase.getAutoCompactType)."""
+    """Return the setting or property that turns it on, or "" (AutoCompactBase.getAutoCompactType)."""
     setting = conf(f"{_CONF}.enabled")
     if setting is not None:
         return f"{_CONF}.enabled" if setting.lower() == "true" else ""
@@ -149,14 +149,14 @@ class _Partition:
         return self.counted > 0 and (not self.was_compacted or self.counted >= enough)
 
     def count(self, change: int) -> None:
-        """Change the counter, which is forgotten when it isn't positive (AutoCompactPartitionStats.merge)."""
+        """Change the counter; Delta drops a counter that isn't positive (AutoCompactPartitionStats.merge)."""
         self.counted = max(self.counted + change, 0)
         self.was_compacted &= self.counted > 0
 
 
 @dataclass
 class _State:
-    """A table, and what a session counts that writes it from the first replayed commit on."""
+    """A table's state, and the counts of a session that writes all commits from the first replayed one on."""
 
     limits: Thresholds
     min_num_files: int
@@ -175,7 +175,7 @@ class _State:
             self.partitions[key].files[row["path"]] = file
 
     def apply(self, actions: Sequence[Action]) -> set[Key]:
-        """Do what a commit did; returns the partitions that it added files to, if the hook runs after it."""
+        """Apply a commit; returns the partitions that it added files to, if the hook runs after it."""
         for action in actions:
             if "metaData" in action:
                 self._follow(Metadata.of(action["metaData"]))
@@ -202,10 +202,10 @@ class _State:
         return {key for key, _ in adds} if is_hooked else set()
 
     def fire(self, added_to: set[Key], in_log: bool) -> list[dict[str, Any]]:
-        """Return what auto compaction does after such a commit; do it, unless the log has it next."""
+        """Return what auto compaction does after a commit; apply it unless it is the log's next commit."""
         chosen = {key for key in added_to if self.partitions[key].is_due(self.min_num_files)}
         self.compacting += [self.partitions[key] for key in chosen]
-        # Delta's predicate has physical names here, and so selects all partitions.
+        # With column mapping, Delta's predicate has physical names, and so selects all partitions.
         compacted = set(self.partitions) if chosen and self.metadata.is_mapped else chosen
         names, rows = [f"partition.{name}" for name in self.metadata.partition_columns], []
         for key in sorted(compacted, key=str):
@@ -227,7 +227,7 @@ class _State:
         if not in_log:
             change = -sum(files.pop(small[position]).is_counted for position in positions)
             totals = np.bincount(bin_ids, sizes[positions]).astype(int).tolist()
-            # Each new file goes by the path of its first input.
+            # Each new file is stored under the path of its first input.
             for position, total in zip(packing.order[packing.starts], totals, strict=True):
                 files[small[position]] = self._file(total)
                 change += files[small[position]].is_counted
@@ -248,7 +248,7 @@ class _State:
         self.names = [metadata.physical_names[name] for name in metadata.partition_columns]
 
     def _file(self, size: int, records: int | None = None, deleted: int | None = None) -> _File:
-        # In this order, as AddFile has them: 1 of 20 rows is more than 0.05 by the last digit.
+        # Computed in AddFile's order: for 1 of 20 rows, rounding makes the ratio greater than 0.05.
         kept = (records - deleted) / records if deleted and records else 1.0
         many = deleted is not None and (records is None or 1.0 - kept > self.limits.max_deleted_rows_ratio)
         return _File(size, self.counts_below is None or int(kept * size) <= self.counts_below, many)

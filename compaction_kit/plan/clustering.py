@@ -39,7 +39,7 @@ _AMPLIFIED = ("append", "bytes_appended", "bytes_rewritten", "num_complete_cubes
 
 @dataclass(frozen=True)
 class CubedFiles:
-    """The files of a clustered table, with what decides which of them OPTIMIZE rewrites; one element a file.
+    """The files of a clustered table, with the values that OPTIMIZE chooses files by; one element per file.
 
     A cube is the files that one bin became. New rows are in files without a cube. The rules are those of
     ClusteringStrategy.applyMinZCube and ZCube.filterOutLargeZCubes.
@@ -47,9 +47,9 @@ class CubedFiles:
     Attributes:
         sizes, logical_bytes: Bytes, and bytes of the rows that are not deleted, int64.
         cube_of: The number of the file's cube, in the order of the cubes' ids, int64; `NO_CUBE` without one.
-        is_apart: Whether another system has clustered the file, or by other columns, bool.
-        order: Positions of the files to choose from, in OPTIMIZE's order: those without a cube come first.
-        limits: From which size on a cube is complete, and how large a new one may be.
+        is_apart: Whether the file was clustered by another system or by other columns, bool.
+        order: Positions of the files to choose from, in OPTIMIZE's order: files without a cube come first.
+        limits: The size from which a cube is complete, and the largest size of a new cube.
     """
 
     sizes: np.ndarray
@@ -62,7 +62,7 @@ class CubedFiles:
     def is_complete(self) -> np.ndarray:
         """Return whether each file is in a complete cube, bool."""
         is_ours = (self.cube_of != NO_CUBE) & ~self.is_apart
-        # Files without a cube count at the last place.
+        # Files without a cube have the last element, which stays 0.
         totals = np.zeros(self.cube_of.max(initial=NO_CUBE) + 2, np.int64)
         counted = self.order[is_ours[self.order]]
         np.add.at(totals, self.cube_of[counted], self.logical_bytes[counted])
@@ -72,7 +72,7 @@ class CubedFiles:
     def select(self, full: bool = False) -> np.ndarray:
         """Return the positions of the files that OPTIMIZE rewrites, in its order.
 
-        With `full` files of other columns or providers are rewritten too, as by OPTIMIZE … FULL.
+        With `full`, files of other columns or providers are rewritten too, as by OPTIMIZE … FULL.
         """
         is_apart = self.is_apart[self.order]
         ours, others = self.order[~is_apart], self.order[is_apart]
@@ -92,9 +92,9 @@ class CubedFiles:
         return packer.pack(everything, self.limits.most, keep_lone=True)
 
     def clustered(self, packing: Packing, max_file_size: int, overhead: int) -> Self:
-        """Return the files after the bins were rewritten as one cube each, whose sizes are predicted.
+        """Return the files after each bin was rewritten as one cube; their sizes are predicted.
 
-        New files have about `max_file_size` bytes, of which each has `overhead` whatever is in it.
+        New files have about `max_file_size` bytes, including a fixed `overhead` per file.
         """
         positions, bin_ids = packing.members
         contents = np.maximum(self.logical_bytes - overhead, 0)
@@ -108,19 +108,19 @@ class CubedFiles:
         return self._with(stay, np.repeat(sizes, counts), np.repeat(numbers, counts))
 
     def appended(self, size_bytes: int, max_file_size: int) -> Self:
-        """Return the files with new ones, of these bytes together."""
+        """Return the files together with new files of `size_bytes` in total."""
         count = int(num_sorted_files(np.array([size_bytes]), max_file_size)[0])
         new = np.full(count, size_bytes // count), np.full(count, NO_CUBE)
         return self._with(np.arange(len(self.sizes)), *new)
 
     def count_cubes(self) -> tuple[int, int]:
-        """Return how many cubes are complete, and how many are not; without those of other columns."""
+        """Return how many cubes are complete, and how many are not; cubes of other columns don't count."""
         is_complete = self.is_complete()
         is_partial = (self.cube_of != NO_CUBE) & ~self.is_apart & ~is_complete
         return len(np.unique(self.cube_of[is_complete])), len(np.unique(self.cube_of[is_partial]))
 
     def _with(self, stay: np.ndarray, sizes: np.ndarray, cube_of: np.ndarray) -> Self:
-        """Return some of the files, by position, and new ones."""
+        """Return the files at some positions, and new files."""
         numbers = np.append(self.cube_of[stay], cube_of)
         return replace(
             self,
@@ -132,9 +132,9 @@ class CubedFiles:
         )
 
     def _last_first(self, order: np.ndarray) -> np.ndarray:
-        """Put the last file before the cube before it, if it is the only one of its own cube.
+        """Move the last file in front of the preceding cube, if it is the only file of its cube.
 
-        Delta's iterators return the last cube before the one that it ends (ZCube, `!files.hasNext`).
+        Delta's iterator returns such a cube before the cube that its file ends (ZCube, `!files.hasNext`).
         """
         cubes = self.cube_of[order]
         if len(order) < 2 or NO_CUBE in cubes[-2:] or cubes[-1] == cubes[-2]:
@@ -148,7 +148,7 @@ class Clustering:
 
     Attributes:
         columns: The clustering columns, as SQL names them.
-        cubed: The files as the rule of OPTIMIZE takes them.
+        cubed: The files with the values that OPTIMIZE chooses files by.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Clustering:
         is_later: np.ndarray,
         among: np.ndarray | None = None,
     ):
-        """Take live files, which of them come after the others of a cube, and which to choose from, bool."""
+        """`is_later` marks files that come after others of their cube, `among` the files to choose from."""
         self.columns, self._files = tuple(columns), files
         self._among = np.ones(files.num_files, dtype=bool) if among is None else among
         tags = files.snapshot.clustering_tags
@@ -167,7 +167,7 @@ class Clustering:
         # One number for each cube, in the order of their ids.
         self._ids = pc.unique(ids.drop_null()).sort()
         cube_of = pc.fill_null(pc.index_in(ids, self._ids), NO_CUBE).to_numpy().astype(np.int64)
-        # As the tag ZCUBE_ZORDER_BY has them (ZCubeInfo).
+        # The clustering columns in the format of the tag ZCUBE_ZORDER_BY (ZCubeInfo).
         ours = json.dumps(list(columns), separators=(",", ":"), ensure_ascii=False)
         self._is_other = _differs(self._columns_of, ours) & (cube_of != NO_CUBE)
         self._is_foreign = _differs(one_array(tags["clustering_provider"]), _PROVIDER)
@@ -220,7 +220,7 @@ class Clustering:
         return pa.table([ids, pa.array(names), *(rows[name] for name in numbers)], CUBES.names).cast(CUBES)
 
     def metrics(self, packing: Packing, full: bool) -> dict[str, Any]:
-        """Return what is special in OPTIMIZE's result row: numBins and clusteringStats.
+        """Return the fields of OPTIMIZE's result row that clustering changes: numBins and clusteringStats.
 
         If the first file is larger than a bin, OPTIMIZE counts an empty bin before it (groupFilesIntoBins).
         """
@@ -243,10 +243,10 @@ class Clustering:
 
 
 def amplify(files: CubedFiles, append_bytes: int, times: int, max_file_size: int, overhead: int) -> pa.Table:
-    """Append and run OPTIMIZE in turns, on sizes alone; see `CompactionPlan.amplification`.
+    """Simulate appends, each followed by OPTIMIZE, from sizes alone; see `CompactionPlan.amplification`.
 
-    The ids of new cubes are random, so the order of several partial cubes is not known; here it is that in
-    which they were made.
+    The ids of new cubes are random, so the order of several partial cubes is not known; here they are in the
+    order of their creation.
     """
     rows = []
     for number in range(1, times + 1):
@@ -288,12 +288,12 @@ def _logical_name(snapshot: Snapshot, path: Sequence[str]) -> str:
 
 
 def _differs(texts: pa.Array, text: str) -> np.ndarray:
-    """Return whether each text is another one; null isn't."""
+    """Return whether each text differs from `text`; null doesn't."""
     return pc.fill_null(pc.not_equal(texts, text), False).to_numpy(zero_copy_only=False)
 
 
 def _logical_bytes(files: Files) -> np.ndarray:
-    """The bytes of each file's live rows, int64 (AddFile.estLogicalFileSize)."""
+    """Return the bytes of each file's live rows, int64 (AddFile.estLogicalFileSize)."""
     sizes, (records, deleted) = files.sizes, count_rows(files)
     share = np.divide(records - deleted, records, out=np.ones(len(sizes)), where=records > 0)
     return (share * sizes).astype(np.int64)

@@ -26,8 +26,8 @@ class Comparison(Record):
     """Layouts of a table, side by side.
 
     Attributes:
-        column: The column that queries ask for.
-        layouts: One row a layout: layout (string: "now", "OPTIMIZE", "by ingestion", "by <column>", and
+        column: The column that queries filter by.
+        layouts: One row per layout: layout (string: "now", "OPTIMIZE", "by ingestion", "by <column>", and
             "this plan" for a plan with a budget), num_files, bytes_rewritten (int64), point_files and
             range_files (double, files that a query for one value, or for a narrow range, touches on average).
     """
@@ -52,7 +52,7 @@ class Comparison(Record):
         }
 
     def parts(self) -> Sequence[object]:
-        """Return the layouts as a table, and drawn."""
+        """Return the layouts as a table and as a figure."""
         head = ("layout", "files", "rewritten", "touched by a point", "by a narrow range")
         return as_html_table(head, self._rows()), self.plot()
 
@@ -68,17 +68,17 @@ class Comparison(Record):
 def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     """Compare the layouts now, after OPTIMIZE with the plan's thresholds, and after each order.
 
-    Queries are for the values that bound the files now: for each value, and for each range that spans 1 % of
-    these values. A file is touched if its bounds in the stats don't exclude it;
-    one without bounds always is. After a rewrite, a bin's output is taken to be one file with the
-    bounds of all its inputs.
+    Queries use the values that bound the files now: one for each value, and one for each range that spans 1 %
+    of these values. A file is touched if its bounds in the stats don't exclude it; a file without bounds is
+    always touched. After a rewrite, a bin's output is assumed to be one file with the bounds of all its
+    inputs.
 
     Args:
-        plan: The plan, for its files and thresholds, and its budget for its own order.
-        column: What queries ask for. None: the plan's order if a column, else the first one with bounds.
+        plan: The plan, for its files and thresholds; a plan with a budget is compared too.
+        column: What queries filter by. None: the plan's order column, else the first column with bounds.
 
     Raises:
-        InvalidArgumentError: There is no such column, or no file, or none has bounds of it, or of any.
+        InvalidArgumentError: The table is clustered or empty, lacks the column, or has no bounds of it.
     """
     if plan.clustered_by:
         raise InvalidArgumentError(
@@ -110,7 +110,7 @@ def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing) -> dict[str, 
     values = np.sort(np.r_[bounds.lows[bounds.known], bounds.highs[bounds.known]])
     width = int(len(values) * RANGE_SHARE)
     positions, bin_ids = packing.members
-    # The files that stay, then one file a bin.
+    # Below, arrays hold the files that stay, then one file per bin.
     known = np.bincount(bin_ids, ~bounds.known[positions], minlength=packing.num_bins) == 0
     lows, highs = np.full(packing.num_bins, len(bounds.values)), np.full(packing.num_bins, -1)
     np.minimum.at(lows, bin_ids, bounds.lows[positions])

@@ -23,7 +23,7 @@ _CERTAIN = {
     "num_files_added": "how many files are added",
     "commits": "which of equal-sized bins go into which commit",
 }
-# For each state of a cube: why its files stay, and which files of it are rewritten, in words.
+# Texts for each state of a cube: why its files stay, and which of its files are rewritten.
 _CUBE_STATES = {
     NEW: ("", "without a cube"),
     PARTIAL: ("", "from {cubes} below {complete}"),
@@ -221,7 +221,7 @@ def why_empty(plan: BinPlan) -> str:
 
 
 def _suggestion(plan: BinPlan) -> str:
-    """Ask for the value that a predicate without a match may mean, such as 'JFK' for 'jfk'."""
+    """Suggest the value that a predicate without a match may mean, such as 'JFK' for 'jfk'."""
     columns = Files(plan.source.snapshot).partitions.columns
     known = {
         value.casefold(): value for column in columns for value in pc.unique(column).to_pylist() if value
@@ -258,11 +258,11 @@ def bin_limit(plan: BinPlan) -> str:
 
 @dataclass(frozen=True)
 class Exactness:
-    """Which parts of a plan are certain; `str()` says what each of them is.
+    """Which parts of a plan are certain; `str()` lists them in words.
 
-    `members` is False if OPTIMIZE ends a bin between files of one size: their order is the snapshot's (see
-    `state_order`), which depends on the setting spark.databricks.delta.snapshotPartitions at the time when
-    the session first read the table. If files become several cubes, `members` and `sums` are False.
+    `members` is False if OPTIMIZE ends a bin between files of equal size: these are in the snapshot's order
+    (see `state_order`), which depends on the setting spark.databricks.delta.snapshotPartitions at the time
+    when the session first read the table. If files become several cubes, `members` and `sums` are False.
     """
 
     sums: bool
@@ -283,11 +283,11 @@ class Exactness:
 def exactness(plan: BinPlan) -> Exactness:
     """Find which parts of a plan are certain."""
     packing, outcome = plan.packed, plan.full_outcome
-    # Whether a bin of OPTIMIZE ends between files that could be swapped; where one begins, another one ends.
+    # Whether a bin of OPTIMIZE ends between files that could be swapped; ends of bins include all borders.
     edges = packing.ends[packing.ends < len(packing.order)]
     before, after = packing.order[edges - 1], packing.order[edges]
     has_ties = bool(tied_across(plan.source.sizes, plan.planner.groups, before, after).any())
-    # Whether bins of one size are in different batches.
+    # Whether bins of equal size are in different batches.
     order = np.lexsort((outcome.batch_ids, outcome.bytes_removed))
     sizes, batches = outcome.bytes_removed[order], outcome.batch_ids[order]
     is_open = bool(plan.clustered_by) and packing.num_bins > 1
@@ -300,9 +300,9 @@ def exactness(plan: BinPlan) -> Exactness:
 
 
 def metrics(plan: BinPlan) -> dict[str, Any]:
-    """Predict OPTIMIZE's result row, as far as it can be known before (OptimizeStats).
+    """Predict OPTIMIZE's result row, as far as it can be known before the run (OptimizeStats).
 
-    It counts bins of batches without rows too, which aren't committed.
+    The row also counts bins of batches without rows, which aren't committed.
     """
     source, positions, clustering = plan.source, plan.packed.members[0], plan.planner.clustering
     sizes = source.sizes[positions]

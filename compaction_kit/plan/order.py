@@ -1,4 +1,4 @@
-"""Orders of packing the files of a partition, with OPTIMIZE's order of files of one size."""
+"""Orders in which a partition's files are packed, and OPTIMIZE's order of files of equal size."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,27 +11,27 @@ _SIZE_BITS = 40
 _SEED = np.uint32(42)
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _WORD = 4
-# Texts at a time, so that their numbers stay in the processor's cache.
+# How many texts are hashed at a time; their arrays stay in the processor's cache.
 _PIECE = 1 << 15
 
 
 def by_size(files: Files, groups: np.ndarray, snapshot_partitions: int, is_later: np.ndarray) -> np.ndarray:
-    """Order files as OPTIMIZE does: by partition, smallest first, equal sizes as in Delta's snapshot.
+    """Order files as OPTIMIZE does: by partition, then by size, then as in Delta's snapshot.
 
-    `groups` numbers the partition of each file; spark.databricks.delta.snapshotPartitions decides among
-    equals, after `is_later` (bool). Returns positions.
+    `groups` is the partition number of each file. Files of equal size are ordered by `is_later` (bool), then
+    as spark.databricks.delta.snapshotPartitions determines. Returns positions.
     """
     sizes = files.sizes
     largest, num_groups = int(sizes.max(initial=0)), int(groups.max(initial=0)) + 1
     if largest >> _SIZE_BITS or num_groups >> (63 - _SIZE_BITS) or sizes.min(initial=0) < 0:
         order = np.lexsort((sizes, groups))
     else:
-        # To sort by one number is several times as fast as by two.
+        # Sorting by one number is several times as fast as sorting by two.
         order = np.argsort(groups << _SIZE_BITS | sizes)
     same = tied_across(sizes, groups, order[:-1], order[1:])
     if same.any():
         tied = np.flatnonzero(np.r_[False, same] | np.r_[same, False])
-        # Each run of equals is put in order by itself.
+        # Files of equal size are ordered within their run.
         run = np.cumsum(np.r_[True, ~same])[tied]
         ranks = state_order(files.paths(order[tied]).combine_chunks(), snapshot_partitions)
         order[tied] = order[tied][np.lexsort((ranks, is_later[order[tied]], run))]
@@ -60,15 +60,15 @@ def layout_of(order: str) -> str:
 
 
 def state_order(paths: pa.Array, num_partitions: int) -> np.ndarray:
-    """Find the rank of each file in Delta's snapshot, int64, by its path as the log writes it.
+    """Return the rank of each file in Delta's snapshot, int64, from its path as the log writes it.
 
-    Delta distributes the files over Spark partitions by a hash of their path, and sorts each by path
-    (Snapshot.scala, stateReconstruction; spark.databricks.delta.snapshotPartitions). OPTIMIZE's sort by size
-    is stable.
+    Delta distributes the files over Spark partitions by a hash of their path, and sorts each partition by
+    path (Snapshot.scala, stateReconstruction; spark.databricks.delta.snapshotPartitions). OPTIMIZE's sort by
+    size is stable.
     """
     pieces = [spark_hash(paths.slice(start, _PIECE)) for start in range(0, len(paths), _PIECE)]
     hashes = np.concatenate([np.empty(0, np.int32), *pieces])
-    # pmod, not the remainder: hashes are signed.
+    # Spark uses pmod, because hashes may be negative.
     partition = np.mod(hashes.astype(np.int64), num_partitions)
     by_path, ranks = np.empty((2, len(paths)), dtype=np.int64)
     by_path[pc.array_sort_indices(paths).to_numpy()] = np.arange(len(paths))
@@ -80,7 +80,7 @@ def spark_hash(texts: pa.Array) -> np.ndarray:
     """Compute Spark's `hash()` of texts, int32: Murmur3 with seed 42 (Murmur3_x86_32.hashUnsafeBytes)."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     starts, lengths = offsets[:-1].astype(np.int64) - offsets[0], np.diff(offsets).astype(np.int64)
-    # Padded, so that a word may be read wherever a text has a byte.
+    # With padding, a word can be read at every byte of a text.
     first, end = int(offsets[0]), int(offsets[-1])
     data = np.frombuffer(bytes((texts.buffers()[2] or b"")[first:end]) + bytes(_WORD), np.uint8)
     words = np.ndarray((len(data) - _WORD + 1,), "<u4", data, strides=(1,))
@@ -89,7 +89,7 @@ def spark_hash(texts: pa.Array) -> np.ndarray:
     for k in range(int(whole.max(initial=0))):
         rows = np.flatnonzero(whole > k)
         hashes[rows] = _mix(hashes[rows], words[starts[rows] + k * _WORD])
-    # Of the bytes that fill no word, Spark mixes in each by itself, as a signed number.
+    # Spark mixes in the bytes after the last whole word one by one, as signed numbers.
     for k in range(_WORD - 1):
         rows = np.flatnonzero(lengths % _WORD > k)
         tail = data.view(np.int8)[starts[rows] + whole[rows] * _WORD + k]

@@ -1,4 +1,4 @@
-"""Next-fit bins over all partitions at once, their gains, and their commits; NumPy alone."""
+"""Pack files of all partitions at once into next-fit bins; gains and commits of bins. Needs only NumPy."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ OPEN_COST = 4 * MIB
 
 @dataclass(frozen=True)
 class Packing:
-    """Which files go together: `order` holds positions of files; bin i is order[starts[i]:ends[i]]."""
+    """Bins of files: `order` holds positions of files, and bin i is order[starts[i]:ends[i]]."""
 
     order: np.ndarray
     starts: np.ndarray
@@ -21,17 +21,17 @@ class Packing:
 
     @property
     def num_bins(self) -> int:
-        """How many bins there are."""
+        """Number of bins."""
         return len(self.starts)
 
     @property
     def counts(self) -> np.ndarray:
-        """Files in each bin."""
+        """Number of files in each bin."""
         return self.ends - self.starts
 
     @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:
-        """The positions of the files in bins, and the number of each one's bin."""
+        """The positions of the files in bins, and the bin number of each file."""
         bin_ids = np.repeat(np.arange(self.num_bins), self.counts)
         offsets = np.arange(len(bin_ids)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
         return self.order[np.repeat(self.starts, self.counts) + offsets], bin_ids
@@ -42,10 +42,10 @@ class Packing:
 
 
 class Packer:
-    """Files in an order, to be packed again and again with other thresholds."""
+    """Files in a fixed order, which can be packed repeatedly with different thresholds."""
 
     def __init__(self, order: np.ndarray, weights: np.ndarray, groups: np.ndarray):
-        """`order` has positions, by partition; `weights` and `groups` a number for each file."""
+        """`order` has positions, partition by partition; `weights` and `groups` have one number per file."""
         self.order = order
         self._weights = weights[order]
         ordered = groups[order]
@@ -53,11 +53,11 @@ class Packer:
         self._group_starts = np.r_[0, changes] if len(order) else changes
 
     def pack(self, candidates: np.ndarray, capacity: int, keep_lone: bool = False) -> Packing:
-        """Fill bins of a capacity with the candidates (bool, by position), in order, and drop bins of one.
+        """Pack the candidates (bool, by position) in order into bins of a capacity; drop bins of one file.
 
-        A bin is closed when the next file would make it exceed the capacity; a file larger than that
-        is alone in its bin. To rewrite a lone file gains nothing, so its bin is dropped
-        (OptimizeExecutor, groupFilesIntoBins), but with `keep_lone`.
+        A bin is closed when the next file would make it exceed the capacity; a file larger than the capacity
+        is alone in its bin. Rewriting a lone file gains nothing, so its bin is dropped (OptimizeExecutor,
+        groupFilesIntoBins) without `keep_lone`.
         """
         keep = candidates[self.order]
         order, weights = self.order[keep], self._weights[keep]
@@ -103,7 +103,7 @@ def batch_of_bins(sizes: np.ndarray, batch_size: int) -> np.ndarray:
 def num_sorted_files(size_bytes: np.ndarray, max_file_size: int) -> np.ndarray:
     """Predict how many files each bin becomes, int64, if its rows are sorted.
 
-    It may be fewer, as ranges of values without rows make no file (OptimizeExecutor: approxNumFiles).
+    There may be fewer, because ranges of values without rows make no file (OptimizeExecutor: approxNumFiles).
     """
     return np.maximum(size_bytes // max_file_size, 1).astype(np.int64)
 
@@ -113,14 +113,14 @@ def gains(fewer_files: np.ndarray, bytes_before: np.ndarray, bytes_after: np.nda
 
         gain = (files before - files after) × 4 MiB + bytes before - bytes after, as predicted
 
-    To open a file costs as much as to read 4 MiB, as when Spark distributes files over tasks.
+    Opening a file costs as much as reading 4 MiB, as Spark assumes too.
     """
     saved: np.ndarray = np.maximum(fewer_files, 0) * OPEN_COST + np.maximum(bytes_before - bytes_after, 0)
     return saved
 
 
 def within_budget(worth: np.ndarray, costs: np.ndarray, budget: int) -> np.ndarray:
-    """Return the numbers of bins, those that gain the most per byte first, without those over the budget."""
+    """Return the numbers of the bins within the budget, chosen and sorted by the highest gain per byte."""
     ranked = np.argsort(-worth / np.maximum(costs, 1), kind="stable")
     chosen, left = [], budget
     for bin_id, cost in zip(ranked.tolist(), costs[ranked].tolist(), strict=True):

@@ -1,8 +1,8 @@
-"""Parse partition values, and group files by those that are the same to OPTIMIZE.
+"""Parse partition values, and group files into partitions as OPTIMIZE does.
 
 From Delta 4.3 on, OptimizeExecutor groups files by partition values parsed to the column's type
-(conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Earlier releases
-compare the text; so do later ones for files with "" in a column that isn't text.
+(conf normalizePartitionValuesOnRead): int "1" and "01" are one partition. Earlier releases compare text;
+later releases do so too for files with "" in a column that isn't text.
 """
 
 import datetime
@@ -34,7 +34,7 @@ def partition_groups(
     Args:
         partitions: partition.<column> of each file, as the log writes it (text).
         types: The Delta type of each column, by its name; None compares values as text.
-        time_zone: The session's, for timestamps written without one; None for the machine's.
+        time_zone: The session's time zone, for timestamps without a zone; None for the machine's zone.
 
     Raises:
         UnsupportedTableError: A value isn't of its column's type; OPTIMIZE may turn it into null.
@@ -67,10 +67,10 @@ def partition_groups(
 
 def _key(value: str | None, column: str, kind: Any, time_zone: datetime.tzinfo | None) -> Any:
     if not value:
-        # "" and null both read as null, and still OPTIMIZE keeps them apart.
+        # "" and null are both read as null, but OPTIMIZE puts them into different groups.
         return value
     typed = typed_value(value, column, kind, time_zone)
-    # As for Java, NaN is NaN, and 0.0 isn't -0.0.
+    # As in Java, NaN equals NaN, and 0.0 differs from -0.0.
     return repr(typed) if isinstance(typed, float) else typed
 
 
@@ -118,7 +118,7 @@ def _parsed(value: str, kind: str, time_zone: datetime.tzinfo | None) -> Any:
 
 
 def _microseconds(moment: datetime.datetime, zone: datetime.tzinfo | None) -> int:
-    # Python doesn't know the machine's zone on the first and last day; in UTC, the year may become 10000.
+    # astimezone() fails on Python's first and last day. NumPy is used, as the year may be 10000 in UTC.
     known = moment.tzinfo or zone or moment.replace(year=min(max(moment.year, 2), 9998)).astimezone().tzinfo
     local = np.datetime64(moment.replace(tzinfo=None), "us")
     instant = local - np.timedelta64(moment.replace(tzinfo=known).utcoffset() or 0, "us")

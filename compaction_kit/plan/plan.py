@@ -1,4 +1,4 @@
-"""A plan: which files are rewritten together, and what comes of them."""
+"""A plan: which files are rewritten together, and the predicted outputs."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -28,8 +28,8 @@ class BinPlan(Plan):
 
     Attributes:
         planner: The files, prepared for packing.
-        thresholds: Those of OPTIMIZE.
-        unbounded, packed: The bins without a budget, and those within it.
+        thresholds: OPTIMIZE's thresholds.
+        unbounded, packed: The bins without a budget, and the bins within the budget.
     """
 
     planner: Planner
@@ -43,7 +43,7 @@ class BinPlan(Plan):
     full: bool = False
 
     def __deepcopy__(self, *_: object) -> Self:
-        """Return the plan itself: nothing changes it."""
+        """Return the plan itself, because it is immutable."""
         return self
 
     __copy__ = __deepcopy__
@@ -69,7 +69,7 @@ class BinPlan(Plan):
             InvalidArgumentError: There is no such order or column.
         """
         if order != SIZE or budget is not None:
-            # OPTIMIZE doesn't run such a plan, so its setting has no effect.
+            # OPTIMIZE doesn't run such a plan, so maxRecordsPerFile has no effect.
             thresholds = replace(thresholds, max_records_per_file=0)
         packed = unbounded = planner.pack(thresholds, order, zorder_by, full)
         if budget is not None:
@@ -87,7 +87,7 @@ class BinPlan(Plan):
 
     @cached_property
     def full_outcome(self) -> Outcome:
-        """Predicted outputs, with those of batches that are not committed because they have no rows."""
+        """Predicted outputs, including batches that are not committed because they have no rows."""
         return Outcome.of(self.planner, self.thresholds, self.sorts_rows, self.packed)
 
     @cached_property
@@ -117,7 +117,7 @@ class BinPlan(Plan):
 
     @property
     def version(self) -> int:
-        """The version that was planned; the plan runs on this version alone."""
+        """The version that was planned; the plan runs only on this version."""
         return self.source.version
 
     @property
@@ -127,7 +127,7 @@ class BinPlan(Plan):
 
     @property
     def is_purge(self) -> bool:
-        """Whether REORG … APPLY (PURGE) does the same, and not OPTIMIZE."""
+        """Whether the plan is for REORG … APPLY (PURGE), not for OPTIMIZE."""
         return self.planner.dropped is not None
 
     @property
@@ -137,13 +137,13 @@ class BinPlan(Plan):
 
     @property
     def clustering_column(self) -> str | None:
-        """The first clustering column that is no field of a struct; None without one."""
+        """The first clustering column that is not a field of a struct; None if there is none."""
         names = (name.strip("`") for name in self.clustered_by)
         return next((name for name in names if name in self.source.data_columns), None)
 
     @property
     def sorts_rows(self) -> bool:
-        """Whether rows are sorted into files, so that their number is predicted from sizes."""
+        """Whether rows are sorted into files; then the number of files is predicted from sizes."""
         return bool(self.zorder_by or self.clustered_by)
 
     @cached_property
@@ -186,7 +186,7 @@ class BinPlan(Plan):
 
     @property
     def dropped_columns(self) -> pa.Table:
-        """One row a file to be rewritten that has dropped columns; only of `Table.plan_purge`.
+        """One row per file to be rewritten that has dropped columns; filled by `Table.plan_purge` only.
 
         Columns: path (string, as in `Files.to_arrow`), size_bytes (int64, of its dropped columns).
         """
@@ -222,7 +222,7 @@ class BinPlan(Plan):
 
     @property
     def num_files_after(self) -> int:
-        """Number of live files after the run, of `source`."""
+        """Number of files of `source` that are live after the run, with the added files."""
         return self.source.num_files - self.num_files_removed + self.num_files_added
 
     @property
@@ -232,7 +232,7 @@ class BinPlan(Plan):
 
     @cached_property
     def files(self) -> pa.Table:
-        """One row a file to be rewritten, bin by bin.
+        """One row per file to be rewritten, bin by bin.
 
         Columns: path (string, as in `Files.to_arrow`), size_bytes, bin_id (int64).
         """
@@ -242,7 +242,7 @@ class BinPlan(Plan):
 
     @cached_property
     def bins(self) -> pa.Table:
-        """One row a bin.
+        """One row per bin.
 
         Columns: bin_id, num_files, size_bytes, num_records (int64, with deleted rows, null where a file has
         no statistics), partition.<column> (string), num_deletion_vectors, num_files_added, bytes_added
@@ -272,7 +272,7 @@ class BinPlan(Plan):
 
     @cached_property
     def batches(self) -> pa.Table:
-        """One row a batch, in the order of OPTIMIZE's commits, without batches that add no file.
+        """One row per batch, in the order of OPTIMIZE's commits, without batches that add no file.
 
         Columns: batch_id, num_bins, num_files, size_bytes, num_deletion_vectors, num_files_added (int64).
         """
@@ -287,7 +287,7 @@ class BinPlan(Plan):
 
         Columns: path (string), size_bytes (int64), partition.<column> (string), reason (string: "small",
         "deleted rows", "dropped columns", "Z-order", or the state of its cube, see `cubes`; "large" or
-        "nothing to purge" for no candidate), outcome (string: "packed", "large", "alone" in its bin, "over
+        "nothing to purge" for other files), outcome (string: "packed", "large", "alone" in its bin, "over
         budget", "no rows" left in a whole batch, "stays" in its cube or unpurged), bin_id (int64, null if it
         stays).
         """
@@ -319,7 +319,7 @@ class BinPlan(Plan):
 
     @cached_property
     def sizes_after(self) -> np.ndarray:
-        """Predicted bytes of each live file after the run, of `source`."""
+        """Predicted bytes of each file of `source` after the run, with the added files."""
         stay = np.delete(self.source.sizes, self.members[0])
         added, num_added = self.outcome.bytes_added, self.outcome.files_added
         return np.r_[stay, np.repeat(added // np.maximum(num_added, 1), num_added)]

@@ -1,4 +1,4 @@
-"""Files prepared for packing once, so that other thresholds cost little; and what comes of their bins."""
+"""Prepare files once, so that packing with other thresholds is quick; predict the outputs of bins."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,12 +27,12 @@ class Planner:
     Attributes:
         files: The live files to choose from: all files of a version, or those that a predicate selects.
         groups: The partition of each file, as a number.
-        group: Called with partition.<column> of other files; numbers their partitions.
-        rules: The session's.
+        group: Function of partition.<column> of other files; returns their partitions' numbers.
+        rules: The session's rules.
         clustering: The files' cubes; None for a table that isn't clustered.
         dropped: Bytes of each file's dropped columns (see `predict.dropped_columns`), if purges are planned.
-        to_purge: Which files a purge considers, bool (DeltaPurgeOperation.filterFilesToReorg); None without.
-        packer: Called with an order; returns the files in that order, one partition after another.
+        to_purge: Which files a purge considers, bool (DeltaPurgeOperation.filterFilesToReorg); or None.
+        packer: Function of an order; returns the files in that order, one partition after another.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Planner:
         return int(np.bincount(self.groups, self.files.sizes).max(initial=1))
 
     def prepared(self) -> "Planner":
-        """Do now what takes long, so that later plans are quick; returns the planner."""
+        """Prepare what takes long now, so that later plans are quick; returns the planner."""
         _ = self.packer(SIZE), self.model, self.rows
         return self
 
@@ -125,9 +125,9 @@ class Planner:
         return self.packer(order).pack(small | deleted, capacity)
 
     def for_outputs(self, thresholds: Thresholds, order: str) -> Thresholds:
-        """Return thresholds with bins that become files of the target size, by the model of output sizes.
+        """Return thresholds for bins that are predicted to become files of the target size.
 
-        Bins are of that size, if they are filled by the size of the output anyway, or no partition fills one.
+        Bins have the target size if they are filled by predicted outputs anyway, or no partition fills one.
         """
         size, (small, _) = thresholds.target_file_size, candidates(self.files, thresholds)
         most = size
@@ -158,7 +158,7 @@ class Planner:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Predicted outputs of bins, and the commit of each: arrays with one number a bin, int64."""
+    """Predicted outputs of bins, and the commit of each: arrays with one number per bin, int64."""
 
     planner: Planner
     thresholds: Thresholds
@@ -174,7 +174,7 @@ class Outcome:
         return one if size is None else replace(one, batch_ids=batch_of_bins(one.bytes_removed, size))
 
     def committed(self) -> "Outcome":
-        """Leave out the bins of batches that add no file: OPTIMIZE doesn't commit those."""
+        """Leave out the bins of batches that add no file, because OPTIMIZE doesn't commit such batches."""
         kept = np.bincount(self.batch_ids, self.files_added)[self.batch_ids] > 0
         if kept.all():
             return self
@@ -187,7 +187,7 @@ class Outcome:
 
     @cached_property
     def rows_known(self) -> np.ndarray:
-        """Whether the log has the rows that decide how many files are added, bool."""
+        """Whether the log has the row counts that determine how many files are added, bool."""
         some = self._sums(self.planner.rows > 0) > 0
         unknown = self._sums(np.isnan(self.planner.rows)) > 0
         known: np.ndarray = ~unknown if self.thresholds.max_records_per_file else some | ~unknown
@@ -195,7 +195,7 @@ class Outcome:
 
     @cached_property
     def files_added(self) -> np.ndarray:
-        """Files that are added; a file of unknown rows is taken to have some."""
+        """Number of added files; a file with an unknown row count is assumed to have rows."""
         rows = self._sums(np.nan_to_num(self.planner.rows, nan=1))
         if self.sorts:
             return np.minimum(num_sorted_files(self.bytes_removed, self.thresholds.max_file_size), rows)

@@ -1,4 +1,4 @@
-"""Predict the bytes of rewritten files, by a model of the table's own, and find those of dropped columns."""
+"""Predict the bytes of rewritten files with a model of the table; find the bytes of dropped columns."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -24,15 +24,15 @@ _MOST_BYTES = 32 * MIB
 
 @dataclass(frozen=True)
 class SizeModel:
-    """A file's bytes as an overhead and some bytes per row.
+    """Models a file's bytes as an overhead and some bytes per row.
 
-    Footers, schemas and dictionaries come once a file, so that one large file has fewer bytes
-    than many small ones. The straight line through the table's own files says how many fewer;
-    where dictionaries save more beyond the largest of them, the output is smaller still.
+    Each file has a footer, a schema and dictionaries, so one large file has fewer bytes than many small ones.
+    A straight line through the table's own files shows how many fewer; if dictionaries save more in larger
+    files than these, the output is smaller still.
 
     Attributes:
-        overhead: Bytes that a file has whatever is in it.
-        weights: Bytes that each file's live rows take, int64, one a file.
+        overhead: Bytes of each file that don't depend on its rows.
+        weights: Bytes of each file's live rows, int64, one element per file.
         basis: How the numbers were estimated, as text.
     """
 
@@ -60,9 +60,9 @@ class SizeModel:
     def sampled(cls, store: Store, files: Files) -> "SizeModel":
         """Make a model by rewriting some files to memory.
 
-        The oldest files of the partition with the most files, at most 64 and 32 MiB, are read and written
-        again, once half of them and once all of them: the difference is the cost of rows, the rest the cost
-        of a file. If a file can't be read so, it is the line through the files' own sizes (`SizeModel.of`).
+        The oldest files of the partition with the most files, at most 64 files and 32 MiB, are read and
+        written again: once half of them, once all. The difference is the cost of rows, the rest the overhead.
+        If a file can't be read, the line through the files' sizes is used (`SizeModel.of`).
         """
         records, deleted = count_rows(files)
         rows = records - deleted
@@ -90,13 +90,13 @@ class SizeModel:
         return cls(int(overhead), _bounded(weights, files.sizes), _basis(overhead, slope, how))
 
     def output_bytes(self, positions: np.ndarray, bin_ids: np.ndarray, num_bins: int) -> np.ndarray:
-        """Predict the bytes of each bin's output, int64, by the bin of each file."""
+        """Predict the bytes of each bin's output, int64; `bin_ids` has the bin of each file."""
         contents = np.bincount(bin_ids, self.weights[positions], minlength=num_bins)
         return (contents + self.overhead).astype(np.int64)
 
 
 def count_rows(files: Files) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of each file, float64 and NaN if the log hasn't them, and how many are deleted."""
+    """Return each file's number of rows (float64; NaN if the log lacks it), and of deleted rows."""
     table = files.to_arrow()
     records = pc.cast(table["num_records"], "float64").to_numpy()
     deleted = pc.fill_null(table["deletion_vector_cardinality"], 0).to_numpy()
@@ -112,9 +112,9 @@ def _basis(overhead: float, slope: float, how: str) -> str:
 
 
 def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
-    """The oldest files of the partition that has the most, as many as may be rewritten.
+    """Return the oldest files of the partition with the most files, as many as may be rewritten.
 
-    The same files however the log was read: a checkpoint has them in another order than the commits.
+    The choice doesn't depend on the files' order, which differs between a checkpoint and commits.
     """
     usable = np.flatnonzero(rows > 0)
     if not len(usable):
@@ -135,7 +135,7 @@ def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:
 
 def _written(parts: list[pa.Table], codec: str) -> int:
     rows, sink = pa.concat_tables(parts, promote_options="default"), pa.BufferOutputStream()
-    # As "arrow" writes them; OPTIMIZE doesn't store Arrow's schema either.
+    # Written as the strategy "arrow" writes files; OPTIMIZE doesn't store Arrow's schema either.
     pq.write_table(rows, sink, compression=codec, store_schema=False)
     return int(sink.tell())
 
@@ -143,8 +143,8 @@ def _written(parts: list[pa.Table], codec: str) -> int:
 def dropped_columns(store: Store, files: Files) -> np.ndarray:
     """Return the bytes of each file's dropped columns, int64; -1 for a file that has none.
 
-    To REORG, columns that UPDATE and MERGE write for a change data feed, and those for row tracking once it
-    is off, are dropped ones (ReorgTableHelper.fileHasExtraColumns). Footers are read if there may be any.
+    REORG also drops columns that UPDATE and MERGE write for a change data feed, and those for row tracking
+    once it is off (ReorgTableHelper.fileHasExtraColumns). Footers are read if there may be any.
 
     Raises:
         UnsupportedTableError: Files are outside of the table's folder.
@@ -152,7 +152,7 @@ def dropped_columns(store: Store, files: Files) -> np.ndarray:
     """
     metadata, protocol = files.snapshot.metadata, files.snapshot.protocol
     keys = protocol.writer_features.union(metadata.configuration)
-    # Writer versions 4 to 6 have the feed without its name.
+    # Writer versions 4 to 6 support the change data feed without naming the feature.
     has_feed = 4 <= protocol.min_writer_version < 7 or keys & {"changeDataFeed", "delta.enableChangeDataFeed"}
     # Row tracking needs the feature domainMetadata, which stays when row tracking is dropped.
     has_tracked = keys & {"domainMetadata", "delta.enableRowTracking"}
@@ -186,16 +186,16 @@ def _dropped_in(store: Store, metadata: Metadata, place: str) -> int:
 
 
 def _dropped_leaves(kind: pa.DataType, known: Any, metadata: Metadata) -> list[bool]:
-    """Return for each leaf column of a type whether `known`, its Delta type or None, has no such column."""
+    """Return for each leaf column of a type whether the Delta type `known` (or None) lacks it."""
     if not pa.types.is_nested(kind):
         return [known is None]
     if not isinstance(known, dict) or known["type"] == "udt":
-        # Delta doesn't look into a variant, or a type of the user's.
+        # Delta doesn't look into a variant, or a user-defined type.
         children = [(kind.field(i).type, known) for i in range(kind.num_fields)]
     elif known["type"] == "struct":
         fields = {metadata.physical_name(field).lower(): field["type"] for field in known["fields"]}
         if metadata.tracks_rows:
-            # Files have these columns although the schema hasn't.
+            # Files have these columns although the schema doesn't.
             names = filter(None, map(metadata.configuration.get, ROW_COLUMNS))
             fields |= dict.fromkeys(map(str.lower, names), "long")
         children = [(child.type, fields.get(child.name.lower())) for child in kind]

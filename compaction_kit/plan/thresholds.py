@@ -30,8 +30,8 @@ class Thresholds:
     """OPTIMIZE's thresholds, with its defaults (DeltaSQLConf, optimize.*).
 
     See `Table.plan_compaction` for the first four. `max_records_per_file` is Spark's
-    spark.sql.files.maxRecordsPerFile, 0 for no limit; `output_file_size` the predicted bytes of the file that
-    a full bin becomes, if that was chosen, and `max_file_size` computed for it.
+    spark.sql.files.maxRecordsPerFile, 0 for no limit; `output_file_size` is the predicted size of the file
+    that a full bin becomes, if the caller gave it; `max_file_size` is then computed from it.
     """
 
     min_file_size: int = GIB
@@ -43,7 +43,7 @@ class Thresholds:
 
     @property
     def target_file_size(self) -> int:
-        """The size that was asked for, of new files or of a bin."""
+        """The size that the caller gave: of new files (`output_file_size`), or else of a bin."""
         return self.output_file_size or self.max_file_size
 
 
@@ -51,8 +51,8 @@ class Thresholds:
 class CubeSizes:
     """Sizes of a clustered table's cubes, with OPTIMIZE's defaults (DeltaSQLConf, optimize.clustering.*).
 
-    Cubes of at least `complete` bytes are not rewritten; a new one has `target` bytes at most, unless
-    `complete` is more.
+    Cubes of at least `complete` bytes are not rewritten; a new cube has at most `target` bytes, or `complete`
+    bytes if that is more.
     """
 
     complete: int = 100 * GIB
@@ -60,7 +60,7 @@ class CubeSizes:
 
     @property
     def most(self) -> int:
-        """The most bytes of a bin, which becomes a cube."""
+        """The largest size of a bin, which becomes a cube, in bytes."""
         return max(self.complete, self.target)
 
 
@@ -69,11 +69,11 @@ class SessionRules:
     """Session settings that change how OPTIMIZE groups and orders files.
 
     Attributes:
-        time_zone: The zone of partition timestamps without one; None for the machine's.
-        snapshot_partitions: spark.databricks.delta.snapshotPartitions, or 50 as in Snapshot.scala; it decides
-            among files of one size.
+        time_zone: The time zone of partition timestamps without a zone; None for the machine's zone.
+        snapshot_partitions: spark.databricks.delta.snapshotPartitions, or 50 as in Snapshot.scala; it
+            determines the order of files of equal size.
         by_type: Whether partition values are compared as typed values, or as text.
-        cubes: For clustered tables.
+        cubes: The sizes of cubes, for clustered tables.
     """
 
     time_zone: str | None = None
@@ -90,11 +90,11 @@ def thresholds(
     batch_size: Size = None,
     even: bool = False,
 ) -> Thresholds:
-    """Choose the thresholds of a plan; what is None comes from OPTIMIZE's settings in the session.
+    """Return the thresholds of a plan; arguments that are None come from OPTIMIZE's settings in the session.
 
-    If one size is given, the other one is moved so that the minimum isn't above the maximum. With `even`, the
-    minimum is half of the maximum, so that a second run does not rewrite the outputs of the first. See
-    `Table.plan_compaction` for the arguments.
+    If only one size is given, the other one is adjusted so that the minimum isn't above the maximum. With
+    `even`, the minimum is half of the maximum, so that a second run does not rewrite the outputs of the
+    first. See `Table.plan_compaction` for the arguments.
 
     Raises:
         InvalidArgumentError: A size or the ratio can't be used.
@@ -149,5 +149,5 @@ def candidates(files: Files, thresholds: Thresholds) -> tuple[np.ndarray, np.nda
     records, deleted = count_rows(files)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = 1.0 - (records - deleted) / records
-    # As in OPTIMIZE, a file with a vector and without a number of rows is one of them.
+    # As in OPTIMIZE, files with a deletion vector but no row count are rewritten too.
     return small, ~small & has_vector & (np.isnan(records) | (ratio > thresholds.max_deleted_rows_ratio))

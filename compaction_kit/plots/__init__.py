@@ -1,4 +1,4 @@
-"""Figures: arrays, tables and plain values in, a matplotlib Figure out; nothing is computed but the drawing.
+"""Draw arrays, tables and plain values as a matplotlib Figure; nothing but the drawing is computed.
 
 Every figure's title is its finding, and its label (`get_label()`) says the same for people who
 can't see it. Matplotlib is loaded with the first figure.

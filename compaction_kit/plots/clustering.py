@@ -1,4 +1,4 @@
-"""Figures of clustered tables: how large the cubes are, and which values of a column each file has."""
+"""Figures of clustered tables: the sizes of cubes, and the values of a column in each file."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from compaction_kit.plots.style import INK, LIVE, MUTED, OTHER, PALE, SMALL, SMA
 from compaction_kit.text import format_count, format_size
 
 _NEW = (SMALL, SMALL_HATCH)
-# By the state of a plan's cubes.
+# Looks by the state of a plan's cubes.
 _STATES: style.Looks = {
     "new": _NEW,
     "partial cube": (OTHER, "..."),
@@ -36,10 +36,10 @@ def cubes_height(num_cubes: int) -> float:
 
 
 def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
-    """Draw a bar a cube, the files without one first, and a line at the size at which cubes are complete.
+    """Draw one bar per cube, files without a cube first, and a line at the size of complete cubes.
 
-    `cubes` are a plan's: cube_id, num_files, size_bytes, logical_bytes, state, is_rewritten. From `complete`
-    logical bytes on a cube is complete. `figure` may be a part of one; None for a figure of its own.
+    `cubes` is a plan's table: cube_id, num_files, size_bytes, logical_bytes, state, is_rewritten. From
+    `complete` logical bytes on a cube is complete. `figure` may be a part of a figure; None for a new one.
     """
     figure = figure or Chart(figsize=(style.WIDTH, cubes_height(len(cubes))), layout="constrained")
     rows = sorted(cubes.to_pylist(), key=lambda row: (row["cube_id"] is not None, -row["size_bytes"]))
@@ -60,10 +60,10 @@ def cubes(cubes: pa.Table, complete: int, figure: Chart | None = None) -> Chart:
 
 
 def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What is new, what is rewritten and what stays, in bytes."""
+    """Return how many bytes are new, are rewritten, and stay."""
     new = sum(row["size_bytes"] for row in rows if row["state"] == "new")
     rewritten = sum(row["size_bytes"] for row in rows if row["is_rewritten"])
-    # All that is new is rewritten.
+    # All new files are rewritten.
     sizes = {"is new": new, "is rewritten": rewritten} if rewritten > new else {"is new and rewritten": new}
     sizes["stays"] = sum(row["size_bytes"] for row in rows) - rewritten
     found = [f"{format_size(size)} {what}" for what, size in sizes.items() if size]
@@ -78,11 +78,11 @@ def extents(
     panels: Mapping[str, pa.Table],
     figure: Chart | None = None,
 ) -> Chart:
-    """Draw a bar a file from its minimum to its maximum of a column, below one another.
+    """Draw one bar per file from its minimum to its maximum of a column, one below another.
 
-    `values` are those that bound the files, as numbers, in their order, and `label` writes one. `panels` have
-    a name, and one row a file: low and high (positions in `values`), in_cube (bool). `figure` may be a part
-    of one; None for a figure of its own.
+    `values` are the sorted values that bound the files, as numbers, and `label` formats one. `panels` have a
+    name, and one row per file: low and high (positions in `values`), in_cube (bool). `figure` may be a part
+    of a figure; None for a new one.
     """
     figure = figure or Chart(figsize=(style.WIDTH, EXTENTS_HEIGHT), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -94,7 +94,7 @@ def extents(
             ticks = np.unique(np.linspace(values[0], values[-1], _MOST_TICKS // len(panels)))
             axis.set_xticks(ticks, [style.short(label(tick), 16) for tick in ticks.tolist()])
             if len(ticks) > 1:
-                # Labels that are wider than the others stay within the figure.
+                # The first and last label stay within the figure, even if they are wide.
                 first, *_, last = axis.get_xticklabels()
                 first.set_horizontalalignment("left")
                 last.set_horizontalalignment("right")
@@ -112,7 +112,7 @@ def _draw_extents(axis: Axes, files: pa.Table, values: np.ndarray, has_cubes: bo
     few = len(places) <= _MOST_EDGED
     table = files.take(pa.array(places))
     lows, highs = (values[table[name].to_numpy()] for name in ("low", "high"))
-    # A file of one value is to be seen too.
+    # A file with one value must be visible too.
     least = 0.004 * (values[-1] - values[0] or abs(values[-1]) or 1) if len(values) else 1
     is_new = has_cubes & ~table["in_cube"].to_numpy()
     tops = np.arange(len(places)) + 0.1 * few

@@ -1,4 +1,4 @@
-"""Figures with a row a thing: layouts of a table, one query at two versions, the tables of a survey."""
+"""Figures with one row per layout of a table, per version of a query, or per table of a survey."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ _MOST_TABLES, _MOST_IN_LABEL = 30, 10
 def layouts(
     finding: str, files: Mapping[str, float | None], texts: Mapping[str, str], what: str, query: str = ""
 ) -> Chart:
-    """Draw how many files a query would open in each layout of a table, a bar each, and the query below.
+    """Draw how many files a query would open in each layout of a table, one bar each, and the query below.
 
-    `files` maps the name of each layout, beginning with today's, to a number, or None where it isn't known;
-    `texts` are written beside the bars; `what` is counted.
+    `files` maps the name of each layout, beginning with today's, to a number, or None if unknown; `texts` are
+    written beside the bars; `what` names the counted things.
     """
     about = [f"The query is {' '.join(query.split())}"] if query else []
     about.append("; ".join(f"{name}: {text}" for name, text in texts.items()))
@@ -47,14 +47,14 @@ def reads(
 ) -> Chart:
     """Draw median seconds as bars with the single runs as points, and the files read, before and after.
 
-    Each version has the seconds of its runs, the number of files that it reads, and the bytes of these, None
-    where not known.
+    Each version has the seconds of its runs, the number of files that it reads, and their bytes, None if
+    unknown.
     """
     figure = style.chart(style.WIDTH, 2.3, finding, f"The query is {' '.join(query.split())}")
     seconds, files = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     names = [f"version {version}" for version in versions]
     for row, times in enumerate(runs):
-        # One above another where they would hide each other.
+        # Points are one above another, because they could hide each other.
         offsets = [row + 0.36 * ((i + 0.5) / len(times) - 0.5) for i in range(len(times))]
         seconds.scatter(times, offsets, s=14, color="white", edgecolors=INK, linewidths=0.8, zorder=3)
     medians, ends = [median(times) for times in runs], [max(times) for times in runs]
@@ -93,7 +93,7 @@ def _write_query(figure: Chart, query: str) -> None:
 def survey(tables: pa.Table, finding: str) -> Chart:
     """Draw the files of each table now and after compaction; equal lengths are equal factors.
 
-    `tables` is what `Survey.to_arrow()` returns; those with an error are counted, not drawn.
+    `tables` is the table of `Survey.to_arrow()`; tables with an error are counted, not drawn.
     """
     rows = tables.filter(tables["error"].is_null()).to_pylist()
     shown = rows[:_MOST_TABLES]
@@ -127,7 +127,7 @@ def _draw_tables(axis: Axes, now: Sequence[int], after: Sequence[int], is_compac
     compacted = [position for position in positions if is_compacted[position]]
     left = [after[position] for position in compacted]
     axis.scatter(left, compacted, s=34, color=NEW, marker="D", zorder=4, label="after compaction")
-    # A table may have no row left, and a logarithm has no zero.
+    # A table may have no file left, and a logarithmic scale has no zero.
     axis.set_xscale("symlog", linthresh=1)
     axis.set(xlabel="files", xlim=(0.8 if min(after) else -0.1, max(*now, 10) * 1.3))
     most = int(np.log10(axis.get_xlim()[1]))
@@ -145,10 +145,10 @@ def _draw_tables(axis: Axes, now: Sequence[int], after: Sequence[int], is_compac
 
 
 def _without_shared_folder(names: list[str]) -> list[str]:
-    """Paths without the folder that all are in, and of long names the end."""
+    """Return paths without the folder that all are in; of long names only the end."""
     try:
         shared = os.path.commonpath({os.path.dirname(name) for name in names})
     except ValueError:
-        # There are none, or some are relative and others are not.
+        # There are no names, or some paths are relative and others are not.
         shared = ""
     return [style.short(os.path.relpath(name, shared) if shared else name, _LONGEST_TABLE) for name in names]

@@ -1,4 +1,4 @@
-"""All figures, and what one needs to place them; `compaction_kit.plots` has their names."""
+"""All figures, and the sizes to place them; `compaction_kit.plots` has their names."""
 
 from compaction_kit.plots.clustering import EXTENTS_HEIGHT, cubes, cubes_height, extents
 from compaction_kit.plots.comparisons import layouts, reads, survey

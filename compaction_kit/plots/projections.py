@@ -1,4 +1,4 @@
-"""Figures of what is to come: files and bytes by a forecast, and how a log that compacts itself grows."""
+"""Figures of predictions: files and bytes by a forecast, and the growth of a log that compacts itself."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _OTHERS = [(color, line) for line in ("-", ":", "-.") for color in (LIVE, OTHER,
 def forecast(finding: str, days: pa.Table, chosen: str, max_files: int) -> Chart:
     """Draw `Forecast.days`, a line per schedule: files, with a bound, and beneath them the bytes stored.
 
-    The schedules "never" and `chosen` are stressed.
+    The schedules "never" and `chosen` are emphasised.
     """
     figure = style.chart(style.WIDTH, 4.8, finding)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(1.6, 1))
@@ -71,7 +71,7 @@ def sink_log(files: pa.Table, batches: pa.Table, removals: pa.Table, finding: st
 
 
 def _mark_batches(axis: Axes, batches: pa.Table, removed: list[int]) -> None:
-    """Mark the batches whose cleanup removes files, and where it is now."""
+    """Mark the batches whose cleanup removes files, and the current batch."""
     across = axis.get_xaxis_transform()
     if removed:
         tick: dict[str, Any] = {"color": LOST, "markersize": 9, "markeredgewidth": 1.5, "clip_on": False}
@@ -84,7 +84,7 @@ def _mark_batches(axis: Axes, batches: pa.Table, removed: list[int]) -> None:
 
 
 def _draw_line(axis: Axes, rows: pa.Table, colour: str, marker: str, line: str, label: str) -> None:
-    """Draw sizes over batches; what is projected has hollow points."""
+    """Draw sizes over batches; projected sizes have hollow points."""
     is_known = line != "--"
     if len(rows):
         points, face = 2.25 if line == "none" else 4.5, colour if is_known else "white"

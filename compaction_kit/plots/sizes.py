@@ -1,4 +1,4 @@
-"""Figures of file sizes: one table's, before and after, and the bins of a plan."""
+"""Figures of file sizes: of one table, before and after a run, and in the bins of a plan."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +14,15 @@ from compaction_kit.file_stats import Histogram
 from compaction_kit.plots.style import INK, LIVE, MUTED, NEW, SMALL, SMALL_HATCH, Chart
 from compaction_kit.text import format_count, format_size
 
-# Doublings of the size, above which numbers on bars would run into each other.
+# With more doublings of the size than this, numbers on bars would overlap.
 _MOST_LABELLED = 18
-# How much of a bucket its bar fills.
+# The share of a bucket that its bar fills.
 _BAR = 0.92
 _MOST_BINS, _BINS_WIDTH_PIXELS = 60, 500
 # The height of the axes of files as a multiple of the highest bar: with room for its number, and for the name
 # of a threshold above that.
 _ROOM_FOR_NUMBER, _ROOM_FOR_BOTH = 1.18, 1.6
-# In inches; and what sizes beside an axis take, such as "512 MiB".
+# In inches; and the width of sizes beside an axis, such as "512 MiB".
 BEFORE_AFTER_HEIGHT, _TICKS_WIDTH = 3.6, 0.66
 
 
@@ -51,10 +51,10 @@ def before_after(
 ) -> Chart:
     """Draw two histograms of the bytes of each live file, one above the other, on one scale.
 
-    Lines mark the minimum, below which a file is marked too, and the target. `after` is None if nothing is to
-    be done. `largest` are the bytes of the largest bin that there could be: "after" is a plan's prediction,
-    and the axes have room for every plan of these files; None if it is no prediction. `former` are the files
-    after the plan before this one, drawn as an outline. `figure` may be a part of one; None for its own.
+    Lines mark the minimum, below which files are marked too, and the target. `after` is None if there is
+    nothing to do. `largest` is the size of the largest possible bin if "after" is a plan's prediction, so
+    that the axes have room for every plan of these files; else None. `former` are the files after the
+    previous plan, drawn as an outline. `figure` may be a part of a figure; None for a new one.
     """
     finding = f"Nothing to do: {format_count(len(before), 'file')}, {format_size(before.sum())}"
     if after is not None:
@@ -67,7 +67,7 @@ def before_after(
     histograms = [now, then] if former is None else [now, then, Histogram.of(former)]
     limits = [size for size in (min_file_size, max_file_size) if size is not None]
     _size_axis(lower[1], histograms, limits if largest is None else [largest])
-    # Not by sharex: ticks that are hidden take time too.
+    # Without sharex, because hidden ticks take time too.
     for axis in (*upper, lower[0]):
         axis.set(xlim=lower[1].get_xlim(), xticks=[])
     room = _ROOM_FOR_BOTH if limits else _ROOM_FOR_NUMBER
@@ -87,9 +87,9 @@ def before_after(
 
 
 def _place_sizes(figure: Chart | None) -> tuple[Chart, list[Axes], list[Axes]]:
-    """Place the axes of files and bytes now, and below a gap those of afterwards; the lowest has labels."""
+    """Place the axes of files and bytes now and, below a gap, afterwards; the lowest has labels."""
     if figure is None:
-        # By hand: it is drawn while a slider moves, and matplotlib's own layout takes as long as the drawing.
+        # Placed by hand: a moving slider redraws it, and matplotlib's layout takes as long as the drawing.
         figure = Chart(figsize=(style.SIZES_WIDTH, BEFORE_AFTER_HEIGHT))
         figure.subplots_adjust(left=0.165, right=0.985, top=0.86, bottom=0.07, hspace=0.12)
     grid = figure.add_gridspec(5, 1, height_ratios=(3, 1.4, 0.65, 3, 1.4))
@@ -113,11 +113,11 @@ def bins(
     limit: str,
     figure: Chart | None = None,
 ) -> Chart:
-    """Draw a bar a bin, a segment a file, the predicted output as a mark, the target as a line.
+    """Draw one bar per bin, one segment per file, the predicted output as a mark, the target as a line.
 
-    `files` have size_bytes and bin_id, `outputs` the predicted bytes of each bin, `names` what it is called.
-    The title ends with `limit`: how large a bin may be, as in " of at most 128 MiB". `figure` may be a part
-    of one; None for a figure of its own.
+    `files` have size_bytes and bin_id, `outputs` are the predicted bytes of each bin, `names` the name of
+    each bin. The title ends with `limit`: how large a bin may be, as in " of at most 128 MiB". `figure` may
+    be a part of a figure; None for a new one.
     """
     figure = figure or Chart(figsize=(style.WIDTH, bins_height(len(outputs))), layout="constrained")
     sizes, bin_ids = files["size_bytes"].to_numpy(), files["bin_id"].to_numpy()
@@ -128,7 +128,7 @@ def bins(
     fullest = int(np.bincount(bin_ids, sizes).max(initial=1))
     right = style.packed(axis, list(map(style.short, names[:shown])), notes, fullest, max_file_size)
     for bin_id, members in enumerate(packed):
-        # Segments that would be too thin to be seen apart are one.
+        # Segments that would be too thin to tell apart are drawn as one.
         is_fine = members.mean() < 3 * right / _BINS_WIDTH_PIXELS
         segments = members.sum(keepdims=True) if is_fine else members
         starts, places = np.cumsum(segments) - segments, [bin_id] * len(segments)
@@ -149,7 +149,7 @@ def bins_height(num_bins: int) -> float:
 def _panel(
     axes: Sequence[Axes], histogram: Histogram, small: np.ndarray, tops: Sequence[float], colour: str = LIVE
 ) -> None:
-    """Files upwards in the first axes, bytes downwards in the second, on a common axis; see `_tops`."""
+    """Draw files upwards in the first axes, bytes downwards in the second, on a common axis; see `_tops`."""
     edges, (files, size) = np.log2(histogram.edges.astype(float)), axes
     left, right = edges[:-1], edges[1:]
     ends = left + _BAR * (right - left)
@@ -158,7 +158,7 @@ def _panel(
         style.boxes(axis, (left[large], ends[large], 0, heights[large]), (colour, ""), colour, 0.5)
         style.boxes(axis, (left[low], ends[low], 0, heights[low]), (SMALL, SMALL_HATCH), "white", 0)
         style.calm(axis, "y")
-        # Otherwise matplotlib lays the ticks out twice, to find a place beside them.
+        # Without fixed coordinates, matplotlib would lay out the ticks twice to place the label.
         beside = axis.transAxes + ScaledTranslation(-_TICKS_WIDTH, 0, axis.figure.dpi_scale_trans)
         axis.yaxis.set_label_coords(0, 0.5, beside)
     if np.ptp(files.get_xlim()) <= _MOST_LABELLED:
@@ -172,10 +172,10 @@ def _panel(
 
 
 def _tops(histograms: Sequence[Histogram], room: float, now: Histogram | None = None) -> tuple[float, float]:
-    """The ends of both axes, with room for the fullest bucket of these, and of any plan for those of now."""
+    """Return the ends of both axes, with room for the fullest bucket of these, and of any plan for `now`."""
     counts, sizes = ([h.num_files for h in histograms], [h.size_bytes for h in histograms])
     if now is not None:
-        # A bin takes at least two files, and what it adds to a bucket comes from the buckets below.
+        # A bin has at least two files, and a file that it adds to a bucket comes from the buckets below.
         below = [np.append(0, np.cumsum(values)) for values in (now.num_files, now.size_bytes)]
         counts.append(np.append(now.num_files, 0) + np.minimum(below[0] / 2, below[1] / now.edges))
         sizes.append(now.size_bytes.sum(keepdims=True))
@@ -184,7 +184,7 @@ def _tops(histograms: Sequence[Histogram], room: float, now: Histogram | None = 
 
 
 def _threshold(axes: Sequence[Axes], size_bytes: int, name: str) -> None:
-    """Draw a line at a size; for one beyond the axis, at its end."""
+    """Draw a line at a size, or at the end of the axis if the size is beyond."""
     low, high = axes[0].get_xlim()
     size, text = float(np.log2(size_bytes)), f"{name} {format_size(size_bytes)}"
     x = min(max(size, low), high)
@@ -197,7 +197,7 @@ def _threshold(axes: Sequence[Axes], size_bytes: int, name: str) -> None:
 
 
 def _size_axis(axis: Axes, histograms: Sequence[Histogram], limits: Sequence[int]) -> None:
-    """A log₂ axis in binary units that has room for everything drawn."""
+    """Lay out a log₂ axis in binary units with room for everything drawn."""
     ends = [edge for h in histograms if h.num_files.any() for edge in (h.edges[0], h.edges[-1])]
     low, high = np.log2(float(min([*ends, *limits]))), np.log2(float(max([*ends, *limits])))
     axis.set_xlim(np.floor(low) - 0.5, np.ceil(high) + 0.5)

@@ -1,4 +1,4 @@
-"""Figures of runs: where the time went, step by step and bin by bin."""
+"""Figures of runs: the time of each step and of each bin."""
 
 import heapq
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from compaction_kit.text import format_count, format_factor, format_seconds
 
 _REWRITE = "rewrite"
 _NO_SPANS = "No time was recorded, so there is nothing to draw"
-# What a step is called in a sentence, and how it is drawn.
+# The name of a step in a sentence, and its look.
 _WORDS = {_REWRITE: "rewriting", "join": "joining", "commit": "committing", "proof": "proof"}
 _LOOKS: style.Looks = {
     _REWRITE: (NEW, ""),
@@ -25,19 +25,19 @@ _LOOKS: style.Looks = {
     "proof": (OTHER, "///"),
     "join": (OTHER, "..."),
 }
-# How high, in inches, a step's row is, and a lane; lanes get thinner where there are many.
+# The height of a step's row and of a lane, in inches; many lanes are thinner.
 _STEP_HEIGHT, _LANE_HEIGHT, _MOST_LANES_HEIGHT = 0.28, 0.23, 3.6
 _BAR = 0.78
-# The width of the axes and of a digit, in points: what a label needs room for.
+# The width of the axes and of a digit, and the height of a label, in points.
 _AXES_POINTS, _DIGIT_POINTS, _LABEL_POINTS = 400.0, 5.4, 9
-# What fits of a run's or a step's name before its finding or its bars.
+# The part of a run's or a step's name that fits before its finding or its bars.
 _short = partial(style.short, most=24)
-# Sums of seconds may miss each other by as much.
+# Sums of seconds may differ by this rounding error.
 _INSTANT = 1e-9
 
 
 class _Step(NamedTuple):
-    """The spans of a step: when each starts and ends, its lane, and for how long one was at work at least."""
+    """The spans of a step: their starts, ends and lanes, and the time in which at least one was at work."""
 
     name: str
     spans: pa.Table
@@ -50,11 +50,11 @@ class _Step(NamedTuple):
 
 
 def timeline(spans: pa.Table) -> Chart:
-    """Draw where the time of a run went: rewrites by task slot, the other steps a row each.
+    """Draw the timeline of a run: rewrites by task slot, the other steps with one row each.
 
-    The title names the two steps that took the most time: the share in which a span of theirs was at work.
-    `spans` has a row a piece of work: step ("rewrite", "join", "commit", "proof" or another), label (what to
-    write on it) and bin_id, both nullable, start (float64, counted from when the run began) and seconds.
+    The title names the two steps that took the most time: the share of time in which one of their spans was
+    at work. `spans` has one row per piece of work: step ("rewrite", "join", "commit", "proof" or another),
+    label (its text) and bin_id, both nullable, start (float64, since the run began) and seconds.
     """
     return timelines({"": spans})
 
@@ -88,7 +88,7 @@ def timelines(named: Mapping[str, pa.Table]) -> Chart:
 
 
 def lanes(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return a lane from 0 for each span: the lowest that is free when it begins."""
+    """Return a lane from 0 for each span: the lowest free lane when it begins."""
     found = np.zeros(len(starts), dtype=np.int64)
     free, busy = list[int](), list[tuple[float, int]]()
     for position in np.argsort(starts, kind="stable"):
@@ -101,7 +101,7 @@ def lanes(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _steps_of(spans: pa.Table) -> list[_Step]:
-    """In the order in which they began."""
+    """Return the steps in the order in which they began."""
     steps, spans = [], spans.sort_by("start")
     for name in pc.unique(spans["step"]).to_pylist():
         part = spans.filter(pc.equal(spans["step"], name))
@@ -135,7 +135,7 @@ def _finding(steps: Sequence[_Step], end: float, with_rest: bool) -> str:
 
 
 def _times(steps: Sequence[_Step]) -> str:
-    """Each step's time, for the label."""
+    """Return each step's time, for the label."""
     return "; ".join(
         f"{_WORDS.get(step.name, step.name)}: {format_seconds(step.covered)} in "
         f"{format_count(len(step.spans), 'span')}, from {format_seconds(step.starts.min())} to "
@@ -145,7 +145,7 @@ def _times(steps: Sequence[_Step]) -> str:
 
 
 def _comparison(lasted: Mapping[str, float]) -> str:
-    """How long each run took; of two, how many times as fast the faster one was."""
+    """Return how long each run took; for two runs, how many times as fast the faster one was."""
     slow, fast = max(lasted, key=lambda name: lasted[name]), min(lasted, key=lambda name: lasted[name])
     factor = lasted[slow] / lasted[fast] if lasted[fast] else 1.0
     if len(lasted) != 2 or factor < 1.05:
@@ -155,16 +155,16 @@ def _comparison(lasted: Mapping[str, float]) -> str:
 
 
 def _draw_run(axis: Axes, steps: Sequence[_Step], points_a_second: float) -> None:
-    """Draw a row a step; the rewrites' row is as high as they have lanes."""
+    """Draw one row per step; the row of rewrites is as high as its lanes."""
     top, ticks, names = 0.0, [], []
     for step in steps:
         look, height = _LOOKS.get(step.name, (OTHER, "xxx")), step.inches / step.num_lanes
         tops = top + step.lanes * height
         margin = height * (1 - _BAR) / 2
-        # White edges tell neighbours apart, and would hide spans that are hardly wider than they are.
+        # White edges separate neighbours, but would hide spans that are hardly wider than the edges.
         edge = 0.5 if np.median(step.ends - step.starts) * points_a_second >= 3 else 0.0
         sides = (step.starts, step.ends, tops + margin, tops + margin + height * _BAR)
-        # On whole pixels, gaps of less than one would show by chance, here and there.
+        # With snapping to pixels, gaps of less than a pixel would appear at random.
         style.boxes(axis, sides, look, "white", edge).set_snap(bool(edge))
         if height * _BAR * 72 >= _LABEL_POINTS:
             _draw_labels(axis, step, look, tops + height / 2, points_a_second)

@@ -1,4 +1,4 @@
-"""What all figures share: the palette, titles, notes, legends and ticks, and how a notebook shows them.
+"""The parts that all figures share: palette, titles, notes, legends and ticks, and the display in notebooks.
 
 Colours are Okabe and Ito's; hatches carry the same meaning. A page shows figures as SVG, in which ink,
 paper and lines follow its theme, light or dark.
@@ -28,20 +28,20 @@ from matplotlib.ticker import MaxNLocator
 from compaction_kit.text import Html, element, format_size, shown, unbroken, visible
 
 LIVE, SMALL, NEW, TOMBSTONED, LOST = "#0072B2", "#E69F00", "#009E73", "#999999", "#D55E00"
-# What is neither of these: the legend says what.
+# Colours for anything else, which the legend names.
 OTHER, ORPHANED, PALE = "#56B4E9", "#CC79A7", "#CCCCCC"
 INK, MUTED, PAPER = "#333333", "#777777", "#FFFFFF"
 _GRID, _FRAME = "#DDDDDD", "#BBBBBB"
-# Of texts on boxes, whose colours stay in a dark theme, as those of ink and paper don't.
+# Colours of texts on boxes: boxes keep their colours in a dark theme, unlike ink and paper.
 ON_LIGHT, ON_DARK = "#222222", "#FEFEFE"
 SMALL_HATCH = "///"
-# In inches: what the workbench has room for beside controls and without, and a lesson's lab, where the window
+# In inches: the room in the workbench beside controls and without them, and in a lesson's lab, if the window
 # is 1,280 pixels wide.
 SIZES_WIDTH, WIDTH, LAB_WIDTH = 5.0, 7.0, 8.5
 # In points (1/72 inch): 11 pixels of a page.
 SMALLEST_TEXT = 8.25
 
-# What JupyterLab (and Voilà with it) and VS Code call the colours of their themes.
+# The names of theme colours in JupyterLab (and Voilà) and in VS Code.
 _THEME = {
     INK: "var(--jp-ui-font-color1, var(--vscode-foreground, {}))",
     MUTED: "var(--jp-ui-font-color2, var(--vscode-descriptionForeground, {}))",
@@ -50,31 +50,31 @@ _THEME = {
     _FRAME: "var(--jp-border-color1, var(--vscode-panel-border, {}))",
 }
 _COLOUR = re.compile("|".join(_THEME), re.IGNORECASE)
-# DejaVu Sans is what matplotlib lays text out with; Verdana is as wide.
+# Matplotlib lays out text with DejaVu Sans; Verdana is as wide.
 _FONT = re.compile(r"'DejaVu Sans'[^;\"]*")
 _UNUSED_ID = re.compile(r' id="[a-zA-Z0-9.]+_\d+"')
-# The texts of an SVG, which stay as they are: a name may look like a colour.
+# The texts of an SVG, which are not changed: a name may look like a colour.
 _TEXTS = re.compile(r"(?<=>)([^<]+)(?=</text>)")
-# Larger ones slow a page down more than pixels do.
+# Larger SVGs slow down a page more than pixels do.
 _MOST_SVG_CHARACTERS = 512 << 10
 # The longest name in a figure, in characters, and the most lines of a title.
 _LONGEST_NAME, _MOST_LINES, _TITLE_CHARACTERS_AN_INCH = 36, 2, 10
-# Matplotlib's settings are the process's own, and jobs draw as well.
+# Matplotlib's settings belong to the process, and jobs draw too.
 _DRAWING = threading.RLock()
 
 F = TypeVar("F", bound=FigureBase)
 Point = tuple[float, float]
-# The height of a figure in inches, and what draws it, in the part of a figure that it gets as `figure`.
+# The height of a figure in inches, and a function that draws it in the part of a figure given as `figure`.
 Placed = tuple[float, Callable[..., Any]]
-# The colour and the hatch of an area, which mean the same.
+# The colour and the hatch of an area, which have the same meaning.
 Look = tuple[str, str]
 Looks = Mapping[str, Look]
 
 
 class Chart(Figure):
-    """A matplotlib Figure that a notebook shows as it is, with its label for people who can't see it.
+    """A matplotlib Figure that a notebook shows, with its label for people who can't see it.
 
-    Its texts hold names, so that no text is taken for mathematics or for TeX.
+    Its texts contain names, so no text is parsed as mathematics or TeX.
     """
 
     def draw(self, renderer: RendererBase) -> None:
@@ -83,7 +83,7 @@ class Chart(Figure):
             words = visible(text.get_text()).expandtabs(1)  # type: ignore[attr-defined]
             text.set(parse_math=False, usetex=False, text=words)
         with warnings.catch_warnings():
-            # A page has fonts for these characters, and a PNG shows boxes.
+            # A page has fonts for these characters, and a PNG shows boxes instead.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
             super().draw(renderer)
 
@@ -92,7 +92,7 @@ class Chart(Figure):
 
 
 def as_css() -> str:
-    """Return the colours that mean the same beside figures as in them, as custom properties of CSS."""
+    """Return the colours with the same meaning in figures and beside them, as custom properties of CSS."""
     return f":root {{ --ck-small: {SMALL}; --ck-new: {NEW}; --ck-lost: {LOST}; }}\n"
 
 
@@ -105,9 +105,9 @@ def to_png(figure: Figure, dpi: int = 150) -> bytes:
 
 
 def to_svg(figure: Figure) -> Html:
-    """Return a figure as an `svg` element for a page, in whose theme it is drawn."""
+    """Return a figure as an `svg` element for a page, drawn in the page's theme."""
     buffer = io.StringIO()
-    # Ids count for the whole page: each figure gets its own.
+    # Ids must be unique in a page, so each figure gets its own.
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": uuid.uuid4().hex}
     with _DRAWING:
         before = {name: mpl.rcParams[name] for name in settings}
@@ -115,14 +115,14 @@ def to_svg(figure: Figure) -> Html:
             mpl.rcParams.update(settings)
             figure.savefig(buffer, format="svg", facecolor="none", metadata={"Date": None})
         finally:
-            # Not by `rc_context`, which would also set back what the user sets meanwhile.
+            # Not by `rc_context`, which would also reset settings that the user changes meanwhile.
             mpl.rcParams.update(before)
     drawn = buffer.getvalue()
     body = drawn[drawn.index("</defs>", drawn.index("<style")) + len("</defs>") : drawn.rindex("</svg>")]
     parts = _TEXTS.split(body)
     parts[::2] = map(_themed, parts[::2])
     width, height = (72 * inches for inches in figure.get_size_inches())
-    # Text without a colour of its own is black to matplotlib, which then leaves the colour out.
+    # For matplotlib, text without its own colour is black, and black is left out of the SVG.
     ink = _THEME[INK].format(INK)
     attributes = {
         "role": "img",
@@ -139,7 +139,7 @@ def to_svg(figure: Figure) -> Html:
 
 
 def _themed(svg: str) -> str:
-    """Parts of an SVG with the page's fonts and colours."""
+    """Return a part of an SVG with the page's fonts and colours."""
     svg = _FONT.sub("'DejaVu Sans', Verdana, sans-serif", _UNUSED_ID.sub("", svg))
     return _COLOUR.sub(lambda match: _THEME[match[0].upper()].format(match[0]), svg)
 
@@ -160,7 +160,7 @@ def chart(width: float, height: float, title: str, *more: str) -> Chart:
 
 
 def titled(figure: F, title: str, *more: str) -> F:
-    """Give a figure, or a part of one, its finding as title and as label, in which more sentences follow."""
+    """Set the finding as title and label of a figure, or of its part; the label continues with `more`."""
     most = int(figure.get_figure(root=True).get_figwidth() * _TITLE_CHARACTERS_AN_INCH)
     words = textwrap.fill(unbroken(visible(title)), most, max_lines=_MOST_LINES, placeholder=" …")
     figure.suptitle(words.replace("\xa0", " "), x=0.01, ha="left", fontsize=11, weight="bold", color=INK)
@@ -219,16 +219,16 @@ def remark(figure: Figure, text: str, color: str = INK, **how: Any) -> None:
 
 
 def rows(axis: Axes, names: Sequence[str], least: int = 0) -> None:
-    """Give an axes a row a name, the first one on top, with room for this many at least."""
+    """Give an axes one row per name, the first on top, with room for at least this many."""
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(max(len(names), least) - 0.4, -0.6)
     calm(axis, "x")
 
 
 def packed(axis: Axes, names: Sequence[str], notes: Sequence[str], fullest: float, limit: float) -> float:
-    """Lay out rows of bytes: notes beside them, and a line at a limit that isn't far beyond the fullest one.
+    """Lay out rows of bytes, with notes beside them, and a line at a limit if it isn't far beyond them.
 
-    Returns the right end of the axes; the limit has no line if it is beyond.
+    Returns the right end of the axes; a limit beyond it has no line.
     """
     rows(axis, names, 3)
     for row, text in enumerate(notes):
@@ -242,12 +242,12 @@ def packed(axis: Axes, names: Sequence[str], notes: Sequence[str], fullest: floa
 
 
 def fill(look: Look) -> dict[str, Any]:
-    """Return the arguments of matplotlib's patches for an area of a look."""
+    """Return the arguments of matplotlib's patches for an area with a look."""
     return {"facecolor": look[0], "hatch": look[1], "edgecolor": "white"}
 
 
 def legend(owner: Axes | Figure, loc: str, looks: Looks | None = None, **how: Any) -> None:
-    """Add a legend without a frame, of these looks or else of what is labelled in the axes or the figure."""
+    """Add a legend without a frame, of these looks or else of the labels in the axes or the figure."""
     if looks is not None:
         how["handles"] = [Patch(label=name, **fill(look)) for name, look in looks.items()]
         how.setdefault("ncols", len(looks) or 1)
@@ -258,7 +258,7 @@ def legend(owner: Axes | Figure, loc: str, looks: Looks | None = None, **how: An
 def boxes(
     axis: Axes, sides: Sequence[np.ndarray | float], look: Look, edge: str, width: float
 ) -> PolyCollection:
-    """Draw boxes as one collection, several times as fast as one by one; the axes' limits stay as they are.
+    """Draw boxes as one collection, several times as fast as one by one; the axes' limits don't change.
 
     `sides` are left, right, bottom and top of each; edges and hatch have a colour, edges a width in points.
     """

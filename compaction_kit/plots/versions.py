@@ -1,4 +1,4 @@
-"""Figures over versions: files and their lives, what a manifest lists, bytes stored, which can be read."""
+"""Figures over versions: files and lifetimes, files in a manifest, bytes stored, readable versions."""
 
 from collections import Counter
 from typing import Any
@@ -13,7 +13,7 @@ import compaction_kit.plots.style as style
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, OTHER, SMALL, SMALL_HATCH, TOMBSTONED, Chart
 from compaction_kit.text import format_count, format_size
 
-# By what added a file: the kind of the version's operation.
+# Looks by the kind of operation that added a file.
 _ADDED_BY: style.Looks = {
     "written": (LIVE, ""),
     "compacted": (NEW, ""),
@@ -23,11 +23,11 @@ _ADDED_BY: style.Looks = {
 }
 _KINDS = {"OPTIMIZE": "compacted", "REORG": "compacted", "RESTORE": "restored", "CLONE": "restored"}
 _KINDS |= dict.fromkeys(("DELETE", "UPDATE", "MERGE"), "changed")
-# Above this number files with the same life share a bar.
+# With more files than this, files with the same lifetime share a bar.
 _MOST_BARS = 60
-# Of the axis of versions: about one in a pixel.
+# Steps of the axis of versions: about one per pixel.
 _MOST_STEPS = 600
-# Of compactions in a row.
+# Names of consecutive compactions.
 _MOST_NAMES = 5
 _READABLE: style.Looks = {
     "yes": (LIVE, ""),
@@ -63,7 +63,7 @@ def history(ledger: pa.Table) -> Chart:
     marked = known.filter(pc.invert(known["data_change"])).filter(pc.field("num_removed") > 0)
     for version in marked["version"].to_pylist():
         axis.axvline(version, color=NEW, linewidth=1, linestyle=":")
-    # Names that have room, the newest first.
+    # Write names as far as there is room, the newest first.
     free = np.inf
     for row in reversed(marked.to_pylist()):
         if row["version"] <= free:
@@ -75,10 +75,10 @@ def history(ledger: pa.Table) -> Chart:
 
 
 def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) -> Chart:
-    """Draw each file from the version that added it to the one that removed it; a line marks a version.
+    """Draw each file from the version that added it to the version that removed it; a line marks a version.
 
-    `lives` are what `TransactionLog.lifetimes` returns, `history` what `Table.history()` or
-    `Table.versions()` returns. A file that was added back, or got a deletion vector, keeps its row.
+    `lives` is the table of `TransactionLog.lifetimes`, `history` that of `Table.history()` or
+    `Table.versions()`. A file that was added back, or got a deletion vector, keeps its row.
     """
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
     num_files, live = len(pc.unique(lives["path"])), lives["removed"].null_count
@@ -86,7 +86,7 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     figure = style.chart(style.WIDTH, 3.2, title if len(lives) else "No version has a file")
     axis = figure.subplots()
     kinds, is_fine = _kinds_of(history), len(lives) > _MOST_BARS
-    # Boxes that begin and end in the same pixels are one.
+    # Boxes that begin and end in the same pixels are drawn as one.
     step = latest // _MOST_STEPS + 1 if is_fine else 1
     added, removed = (pc.fill_null(lives[name], latest + 1).to_numpy() for name in ("added", "removed"))
     names = np.array([kinds.get(version, "written") for version in added.tolist()], str)
@@ -95,7 +95,7 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     rows = pc.index_in(lives["path"], value_set=paths).to_numpy()
     order = np.lexsort((rows, names, removed, added))
     sides = [side[order] for side in (added, removed, names, rows)]
-    # Of many files, rows side by side with the same life share a bar; few have a bar each.
+    # With many files, neighbouring rows with the same lifetime share a bar; few files have a bar each.
     runs = [*sides[:3], sides[3] - np.arange(len(lives)) * is_fine]
     begins = np.any([run[1:] != run[:-1] for run in runs], axis=0)
     starts = np.flatnonzero(np.append(True, begins)[: len(lives)])
@@ -104,7 +104,7 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     for name, look in _ADDED_BY.items():
         mine = names == name
         sides = [side[mine] for side in (added - 0.5, removed - 0.5, bottom, bottom + counts)]
-        # Without an edge of their own, bars of less than a pixel let the paper through between them.
+        # Without edges in their colour, bars of less than a pixel would have visible gaps.
         edge = look[0] if is_fine and not look[1] else "white"
         style.boxes(axis, sides, look, edge, 0.4 if is_fine else 0.6)
     if version is not None:
@@ -121,11 +121,11 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
 
 
 def _kinds_of(history: pa.Table) -> dict[int, str]:
-    """What added the files of each version."""
+    """Return the kind of operation that added the files of each version."""
     operations = zip(history["version"].to_pylist(), history["operation"].to_pylist(), strict=True)
     kinds = {version: _KINDS.get(operation or "", "written") for version, operation in operations}
     known = history.filter(history["num_files"].is_valid())["version"].to_pylist()
-    # The first version that can be read back has what the cleaned up ones had added.
+    # The first version that can be read has the files that cleaned-up versions added.
     return kinds | ({known[0]: "there before"} if known and known[0] > 0 else {})
 
 
@@ -159,7 +159,7 @@ def manifest(by_version: pa.Table, version: int | None) -> Chart:
 
 
 def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
-    """Draw the bytes that each version left (see `Storage`), and which of `Table.versions()` can be read."""
+    """Draw the bytes of each version (see `Storage`), and which of `Table.versions()` can be read."""
     numbers = rows["version"].to_numpy()
     stacks = [rows[name].to_numpy() for name in ("live_bytes", "tombstoned_bytes", "gone_bytes")]
     live, tombstoned, gone = (int(stack[-1]) for stack in stacks)
@@ -223,7 +223,7 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
     stored = [f"{kind} {format_size(now)} now and {format_size(after)} after" for kind, now, after in columns]
     rows, totals = storage.to_pylist(), np.zeros(2)
     figure = style.titled(Chart((style.WIDTH, 3.6)), finding, counts, f"Stored: {', '.join(stored)}")
-    # By hand: the axes keep their place below a title of one line or two.
+    # Placed by hand, so that the axes keep their place below a title of one or two lines.
     figure.subplots_adjust(left=0.07, right=0.98, top=0.76, bottom=0.13, hspace=0.9)
     upper, lower = figure.subplots(2, 1, height_ratios=(1, 1.25))
     numbers = versions["version"].to_numpy()
@@ -268,7 +268,7 @@ def _now_and_after(axis: Axes, looks: style.Looks) -> None:
 
 
 def _draw_strip(figure: Chart, axis: Axes, versions: pa.Table) -> None:
-    """Draw a strip of the versions across, coloured by whether they can be read, and say how many are."""
+    """Draw a strip of the versions, coloured by whether they can be read, and count them."""
     numbers, readable = versions["version"].to_numpy(), versions["readable"].to_pylist()
     _draw_runs(axis, numbers, np.array(readable), (0, 1), _READABLE)
     axis.set(xlim=(numbers[0] - 0.5, numbers[-1] + 0.5), ylim=(0, 1), yticks=[])
@@ -285,7 +285,7 @@ def _draw_strip(figure: Chart, axis: Axes, versions: pa.Table) -> None:
 def _draw_runs(
     axis: Axes, numbers: np.ndarray, names: np.ndarray, rows: tuple[float, float], looks: style.Looks
 ) -> None:
-    """Draw a box for each run of neighbouring versions with one name; `rows` is its bottom and top."""
+    """Draw a box for each run of neighbouring versions with the same name; `rows` is its bottom and top."""
     ends = np.flatnonzero(np.append((names[1:] != names[:-1]) | (np.diff(numbers) != 1), True))
     starts = np.append(0, ends[:-1] + 1)
     for name, look in looks.items():

@@ -1,4 +1,4 @@
-"""The logs of file sinks and file sources: find them, read them, say how they grow."""
+"""Find and read the logs of file sinks and file sources, and predict how they grow."""
 
 import json
 import posixpath
@@ -91,8 +91,8 @@ def sink_log(path: str | Path, policy: Policy | None = None) -> "SinkLog":
     Args:
         path: The sink's output folder or its `_spark_metadata`; for a source, the stream's checkpoint (its
             first source) or a folder in it, such as `sources/0`.
-        policy: The settings that say when the log is compacted and cleaned up. None for those of the running
-            session, or for Spark's defaults if none is running: reading a log needs no session.
+        policy: The settings that say when the log is compacted and cleaned up. None for the running
+            session's, or for Spark's defaults if none is running: reading a log needs no session.
 
     Raises:
         TableNotFoundError: The path doesn't exist.
@@ -146,7 +146,7 @@ def _list_files(store: Store) -> tuple[BatchFile, ...]:
 
 
 def _kind_of(store: Store, files: tuple[BatchFile, ...]) -> Kind | None:
-    """Return a log's kind, by its folder or by an entry: checkpoints have other logs with such names too."""
+    """Return a log's kind, by its folder or an entry, as checkpoints have other logs with such names."""
     if Path(store.root).name == _SINK_FOLDER:
         return Kind.SINK
     for file in reversed(files):
@@ -170,8 +170,8 @@ class SinkLog(Record):
         kind: "sink" or "source".
         listed: The log's files, the oldest batch first.
         needed: The files that a reader needs: the latest compaction and the batches after it.
-        entries: One row per entry that a reader sees. Of a sink: path (a URI, as in the log), size_bytes,
-            is_dir, modification_time, block_replication, block_size, action. Of a source: path, timestamp
+        entries: One row per entry that a reader sees. For a sink: path (a URI, as in the log), size_bytes,
+            is_dir, modification_time, block_replication, block_size, action. For a source: path, timestamp
             (the file's modification time), batch_id.
         policy: When the log is compacted and cleaned up.
         read_at: When the log was read.
@@ -214,7 +214,7 @@ class SinkLog(Record):
 
     @cached_property
     def num_entries_in(self) -> dict[str, int | None]:
-        """The number of entries of each file, by its name; None if the file is missing by now."""
+        """The number of entries of each file, by its name; None if the file is gone."""
         store = open_store(self.folder)
         counts: dict[str, int | None] = {file.name: None for file in self.listed}
         for name in counts:
@@ -225,7 +225,7 @@ class SinkLog(Record):
 
     @cached_property
     def pace(self) -> Pace:
-        """How the log has grown, by the files of single batches that exist."""
+        """How the log has grown, according to the existing files of single batches."""
         counts = [self.num_entries_in[file.name] for file in self.listed if not file.is_compaction]
         own = [count for count in counts if count is not None]
         per_batch = sum(own) / len(own) if own else self.num_entries / (self.latest_batch + 1)
@@ -238,8 +238,8 @@ class SinkLog(Record):
         """The log's files, one row per file, the oldest batch first.
 
         Columns: batch, name, kind ("batch", or "compaction" with all entries up to the batch), size_bytes,
-        modification_time, num_entries (null if the file is missing by now), needed (by a reader),
-        removed_after (the batch after which the cleanup removes it, at the pace so far; null if far ahead).
+        modification_time, num_entries (null if the file is gone), needed (by a reader), removed_after (the
+        batch after which the cleanup removes it, at the pace so far; null if far ahead).
         """
         ahead = min(self.policy.min_batches_to_retain + 2 * self.compact_interval, 10_000)
         removed = {row["name"]: row["batch"] for row in self.project(ahead).removals.to_pylist()}
@@ -307,7 +307,7 @@ class SinkLog(Record):
         return joined_lines(lines)
 
     def facts(self) -> dict[str, str]:
-        """Return the log for people: name and value."""
+        """Return the log as readable text: names and values."""
         log_bytes = sum(file.size_bytes for file in self.listed)
         read = " to ".join(dict.fromkeys((self.needed[0].name, self.needed[-1].name)))
         every = format_count(self.compact_interval, "batch").removeprefix("1 ")

@@ -127,7 +127,7 @@ class Policy:
         return oldest - oldest % interval - 1 if self.deletion and interval <= oldest else 0
 
     def expired(self, files: Iterable[BatchFile], batch: int, interval: int, time: int) -> list[BatchFile]:
-        """Return those of the files that are removed after a batch at a time (ms since 1970)."""
+        """Return the files that are removed after a batch at a time (ms since 1970)."""
         if not (first_kept := self.first_kept(batch, interval)):
             return []
         before = time - self.cleanup_delay / timedelta(milliseconds=1)

@@ -25,7 +25,7 @@ class Pace:
     between: timedelta
 
     def written(self, num_batches: int) -> int:
-        """Return how many entries a number of batches writes; 0.5 per batch is one in every second batch."""
+        """Return how many entries a number of batches writes; 0.5 per batch means one in two batches."""
         return int(self.entries_per_batch * num_batches + 1e-9)
 
 

@@ -78,7 +78,7 @@ class LocalStore(Store):
         try:
             with os.scandir(folder) as found:
                 for entry in found:
-                    # Files may vanish meanwhile.
+                    # Files may be deleted meanwhile.
                     with contextlib.suppress(FileNotFoundError, UnicodeEncodeError):
                         entry.name.isascii() or entry.name.encode()
                         entries.append(_entry(entry.name, entry.stat(follow_symlinks=False)))
@@ -115,11 +115,11 @@ class LocalStore(Store):
         os.makedirs(self.place(place), exist_ok=exist_ok)
 
     def move(self, place: str, to: str) -> None:
-        """Move a file or folder; missing folders are made, and folders left empty deleted."""
+        """Move a file or folder; missing folders are made, and folders that become empty are deleted."""
         os.renames(self.place(place), self.place(to))
 
     def delete_empty(self, place: str = "") -> None:
-        """Delete a folder and those in it, as far as they hold nothing else."""
+        """Delete a folder and the folders in it, as far as they hold no files."""
         for folder, _, _ in os.walk(self.place(place), topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
@@ -132,7 +132,7 @@ class LocalStore(Store):
 
 
 def path_text(name: object) -> str:
-    """Return a path, URI or name as text; raise InvalidArgumentError if it is none."""
+    """Return a path, URI or name as text; raise InvalidArgumentError for other values."""
     if not isinstance(name, (str, os.PathLike)):
         raise InvalidArgumentError(f"{show_value(name)} is no path: give text or a pathlib.Path.")
     return str(os.fspath(name))
@@ -142,7 +142,7 @@ def open_store(name: str | Path) -> Store:
     """Return the store of a folder, which need not exist, by its path or URI.
 
     Raises:
-        InvalidArgumentError: It is neither text nor a path.
+        InvalidArgumentError: `name` is neither text nor a path.
         TableNotFoundError: The path is invalid, or this process may not look there.
     """
     text = path_text(name)
@@ -153,7 +153,7 @@ def local_store(name: Store | str | Path, what: str) -> LocalStore:
     """Return the store of a path or URI, or the given store, if it is on a local disk.
 
     Raises:
-        UnsupportedTableError: It isn't, and `what` works on local disks only.
+        UnsupportedTableError: The store isn't on a local disk, and `what` works on local disks only.
     """
     store = name if isinstance(name, Store) else open_store(name)
     if isinstance(store, LocalStore):
@@ -169,10 +169,10 @@ def is_folder(name: str) -> bool:
 
 
 def local_path(name: str) -> Path:
-    """Return the path that a path, also one that begins with "~", or a "file:" URI names.
+    """Return the path for a path, which may begin with "~", or for a "file:" URI.
 
     Raises:
-        UnsupportedTableError: It isn't on a local disk.
+        UnsupportedTableError: The path isn't on a local disk.
         TableNotFoundError: The path is invalid, or this process may not look there.
     """
     if _REMOTE.match(name):
@@ -181,7 +181,7 @@ def local_path(name: str) -> Path:
     path = Path(os.path.expanduser(name) if text == name else unquote(text.removeprefix("//")))
     try:
         str(path).encode()
-        # Fails if the working folder was deleted.
+        # This fails if the working folder was deleted.
         path.absolute()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             path.stat()

@@ -26,7 +26,7 @@ from compaction_kit.errors import StorageError, reason_of
 from compaction_kit.session import get_spark
 from compaction_kit.storage.store import MOST_REQUESTS, S3_SCHEMES
 
-# Credentials of a role expire, so that they are resolved again after a while.
+# Credentials of a role expire, so they are resolved again after this time.
 _FRESH_SECONDS = 600
 _OPENED: dict[tuple[str, str, str], tuple[float, fs.FileSystem]] = {}
 _LOCK = threading.Lock()
@@ -36,7 +36,7 @@ _STATUS = re.compile(
 
 
 def open_filesystem(root: str) -> fs.FileSystem:
-    """Return the file system of a URI; `store.path_of` gives the paths that it takes."""
+    """Return the file system of a URI; `store.path_of` returns the paths for it."""
     scheme, _, rest = root.partition(":")
     authority = rest.removeprefix("//").partition("/")[0] if rest.startswith("//") else ""
     session = active_spark()
@@ -45,7 +45,7 @@ def open_filesystem(root: str) -> fs.FileSystem:
     with _LOCK:
         since, found = _OPENED.get(key) or (0.0, None)
         if found is None or time.monotonic() - since > _FRESH_SECONDS:
-            # A file system takes as many connections as there are I/O threads when it is made.
+            # A file system uses as many connections as there are I/O threads when it is made.
             pa.set_io_thread_count(max(MOST_REQUESTS, pa.io_thread_count()))
             found = _open(scheme, authority, root, spark)
             _OPENED[key] = time.monotonic(), found
@@ -54,9 +54,9 @@ def open_filesystem(root: str) -> fs.FileSystem:
 
 def _open(scheme: str, authority: str, root: str, spark: SparkSession | None) -> fs.FileSystem:
     if scheme in S3_SCHEMES:
-        # Small objects then take one request to write and not three.
+        # With delayed open, writing a small object takes one request instead of three.
         options: dict[str, Any] = {"allow_delayed_open": True, "connect_timeout": 10, "request_timeout": 60}
-        # By default it is 3, which a store that asks for fewer requests ("503 Slow Down") uses up in 2 s.
+        # The default of 3 tries is used up in 2 s if a store asks for fewer requests ("503 Slow Down").
         options["retry_strategy"] = fs.AwsStandardS3RetryStrategy(max_attempts=6)
         return fs.S3FileSystem(**options, **_s3_options(f"{scheme}://{authority}/", authority, spark))
     if scheme in ("gs", "gcs"):
@@ -75,7 +75,7 @@ def _open(scheme: str, authority: str, root: str, spark: SparkSession | None) ->
 
 
 def _s3_options(uri: str, bucket: str, spark: SparkSession | None) -> dict[str, Any]:
-    """Return a bucket's endpoint, region and credentials as S3A has them, or the environment's endpoint."""
+    """Return a bucket's endpoint, region and credentials from S3A, or the environment's endpoint."""
     if spark is None:
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         return _s3_endpoint(endpoint, "https", False)
@@ -93,11 +93,11 @@ def _s3_options(uri: str, bucket: str, spark: SparkSession | None) -> dict[str, 
     if region := get("endpoint.region"):
         options["region"] = region
     try:
-        # Resolves keys of a role or a vault too.
+        # This also resolves keys of a role or a vault.
         found = java_class(spark, "org.apache.hadoop.fs.Path")(uri).getFileSystem(conf)
         shared = found.getS3AInternals().shareCredentials("compaction_kit").resolveCredentials()
     except Py4JError:
-        # Not S3A, or one before Hadoop 3.4: the settings' keys, if there are any.
+        # Without S3A, or with an S3A before Hadoop 3.4, keys in the settings are used, if there are any.
         keys = {"access_key": get("access.key"), "secret_key": get("secret.key")}
         return options | (keys if all(keys.values()) else {})
     if shared is None or shared.accessKeyId() is None:
@@ -146,7 +146,7 @@ class _Hadoop(fs.FileSystemHandler):
             with _converting(folder):
                 listed = self._to_list(self._fs.listStatusIterator(self._path(folder)))
         except FileNotFoundError:
-            # As the store asks, with allow_not_found.
+            # The store asks with allow_not_found.
             return []
         found = [fs.FileInfo(f"{folder}/{name}", **info) for name, info in _parsed(listed)]
         if selector.recursive:
@@ -158,9 +158,9 @@ class _Hadoop(fs.FileSystemHandler):
         with tempfile.TemporaryDirectory(prefix="compaction-kit-") as folder:
             copy = os.path.join(folder, "file")
             with _converting(path):
-                # The last argument: write no checksum file beside it.
+                # The last argument means: write no checksum file.
                 self._fs.copyToLocalFile(False, self._path(path), self._path(f"file:{copy}"), True)
-            # Stays readable when the folder is deleted.
+            # The mapped file stays readable after the folder is deleted.
             return pa.memory_map(copy)
 
     def delete_file(self, path: str) -> None:
@@ -185,7 +185,7 @@ def _converting(path: str) -> Iterator[None]:
 
 
 def _parsed(statuses: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Parse Hadoop's FileStatus objects as text, as each field would be a call into the JVM."""
+    """Parse Hadoop's FileStatus objects as text, because each field would be a call into the JVM."""
     kinds = {"true": fs.FileType.Directory, "false": fs.FileType.File}
     found = []
     for path, is_folder, size, millis in _STATUS.findall(statuses.toString()):

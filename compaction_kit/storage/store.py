@@ -1,4 +1,4 @@
-"""Folders that pyarrow reaches by a file system of its own, or by the session's Hadoop."""
+"""Folders that are reached by one of pyarrow's own file systems, or by the session's Hadoop."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pyarrow import fs
 from compaction_kit.errors import CompactionKitError, StorageError, TableNotFoundError
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
-# Requests in flight: 2,000 small files at 30 ms a request take 2.4 s with 64, 1.8 s with 128 and with 256.
+# Parallel requests: 2,000 small files at 30 ms per request take 2.4 s with 64, 1.8 s with 128 or 256.
 MOST_REQUESTS = 128
 # Larger files are read in ranges of this size, in parallel.
 RANGE_BYTES = 8 << 20
-# In messages of Amazon's SDK: the code of an error that it doesn't know; curl's words; the kind of the error.
+# In messages of Amazon's SDK: the code of an unknown error, curl's words, or the kind of the error.
 _REASON = re.compile(
     r".*Unable to parse ExceptionName: (\w+)|.*curlCode: \d+, ([^;]+)|.*AWS Error (\w+)", re.DOTALL
 )
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """A folder on an object store, HDFS, or whatever else the session's Hadoop reaches, by its URI."""
+    """A folder on an object store, on HDFS, or elsewhere if the session's Hadoop reaches it, by its URI."""
 
     root: str
     is_local = False
@@ -65,26 +65,26 @@ class Store:
 
     @property
     def _filesystem(self) -> fs.FileSystem:
-        # Needs PySpark, which local tables do not.
+        # This module needs PySpark, which local tables don't need.
         from compaction_kit.storage.filesystems import open_filesystem
 
         with _reaching(self.root):
             return open_filesystem(self.root)
 
     def place(self, place: str = "") -> str:
-        """Return the URI of a place for Hadoop's Path, where nothing is percent-encoded."""
+        """Return the URI of a place for Hadoop's Path, which is not percent-encoded."""
         return place if "://" in place else f"{self.root}/{place}".rstrip("/")
 
     uri = real = place
 
     def relative(self, uri: str) -> str | None:
         """Return the place in this folder that a URI names; None if it is elsewhere."""
-        # Other clients call the same storage s3 or s3n.
+        # Other clients use the scheme s3 or s3n for the same storage.
         place, root = (re.sub("^s3[an]://", "s3://", name) for name in (uri, self.root))
         return place[len(root) + 1 :] if place == root or place.startswith(f"{root}/") else None
 
     def status(self, place: str = "") -> Entry | None:
-        """Return what is at a place; None for nothing."""
+        """Return the file or folder at a place; None if there is nothing."""
         with _reaching(self.place(place)):
             found = self._filesystem.get_file_info(path_of(self.place(place)))
         return None if found.type == fs.FileType.NotFound else _entry_of(found)
@@ -98,7 +98,7 @@ class Store:
         return bool((found := self.status(place)) and found.is_folder)
 
     def may_write(self, place: str) -> bool:
-        """Return whether a folder can be written to; a store refuses when it is written to."""
+        """Return whether a folder can be written to; a remote store refuses only at the write."""
         return True
 
     def entries(self, place: str = "") -> list[Entry]:
@@ -111,7 +111,7 @@ class Store:
     def walk(self, place: str = "", skipped: list[str] | None = None) -> Iterator[tuple[str, list[Entry]]]:
         """Yield each folder from a place down, and its entries, top down.
 
-        Folders that are removed from a list are not visited; those that can't be read are named in `skipped`.
+        Folders removed from a list are not visited; folders that can't be read are named in `skipped`.
         """
         try:
             found = self.entries(place)
@@ -137,14 +137,14 @@ class Store:
     def _infos(self, place: str, recursive: bool = False) -> list[fs.FileInfo]:
         with _reaching(self.place(place)):
             filesystem, path = self._filesystem, path_of(self.place(place))
-            # pyarrow lists no folder of Google's that has no object of its own (gcsfs.cc, GetFileInfo).
+            # On Google's storage, pyarrow lists only folders that are objects (gcsfs.cc, GetFileInfo).
             is_google = isinstance(filesystem, fs.GcsFileSystem)
             selector = fs.FileSelector(path, allow_not_found=True, recursive=recursive or is_google)
             found = filesystem.get_file_info(selector)
         return _with_folders(found, f"{path}/", recursive) if is_google else found
 
     def at_once(self, ask: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
-        """Return the answer for each item, in their order; a store is asked for many at a time."""
+        """Return the answer for each item, in order; a store is asked for many at a time."""
         with ThreadPoolExecutor(MOST_REQUESTS) as pool:
             return iter(list(pool.map(ask, items)))
 
@@ -152,7 +152,7 @@ class Store:
         """Return `size` bytes of a file from a position on, all of them by default.
 
         Raises:
-            OSError: It can't be read.
+            OSError: The file can't be read.
         """
         with self.open(place) as file:
             wanted = file.size() - start if size is None else size
@@ -170,7 +170,7 @@ class Store:
         return self._filesystem.open_input_file(path_of(self.place(place)))
 
     def delete(self, place: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self._filesystem.delete_file(path_of(self.place(place)))
 
@@ -188,7 +188,7 @@ class _ListedStore(Store):
 
 
 def path_of(uri: str) -> str:
-    """Return the path of a URI in its file system: bucket or container, and key; other URIs as they are."""
+    """Return the path of a URI in its file system: bucket or container, and key; other URIs are unchanged."""
     scheme, _, rest = uri.partition("://")
     if scheme not in (*S3_SCHEMES, "gs", "gcs", "abfs", "abfss"):
         return uri
@@ -223,7 +223,7 @@ def _entry_of(info: fs.FileInfo) -> Entry:
 
 
 def _with_folders(infos: list[fs.FileInfo], prefix: str, recursive: bool) -> list[fs.FileInfo]:
-    """Add folders to a listing of files: all of them if `recursive`, else only what is directly below."""
+    """Add folders to a listing of files: all of them if `recursive`, else only entries directly below."""
     found: dict[str, fs.FileInfo] = {}
     for info in infos:
         parts = info.path.removeprefix(prefix).split("/")

@@ -1,4 +1,4 @@
-"""Decide as VACUUM does (VacuumCommand.gc) which files and folders are deleted, and what that costs."""
+"""Decide as VACUUM does (VacuumCommand.gc) which files and folders are deleted; find the versions lost."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -33,7 +33,7 @@ _STAMP = pa.timestamp("ms", "UTC")
 _NO_PATHS = pa.array([], pa.string())
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _HOUR = timedelta(hours=1)
-# Whether VACUUM commits its start and its end; by default on VacuumCommandImpl.supportedFsForLogging alone.
+# Whether VACUUM commits its start and its end; by default only on VacuumCommandImpl.supportedFsForLogging.
 _LOGGING = "spark.databricks.delta.vacuum.logging.enabled"
 _LOGGED = ("wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs")
 
@@ -41,9 +41,9 @@ _LOGGED = ("wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs")
 def vacuum_retention(handle: Handle, configured: timedelta, retention: str | None) -> timedelta:
     """Return how long VACUUM keeps removed files.
 
-    Delta ignores less than `configured`, the table's own, since 4.1, but refuses 0; older releases refuse any
-    that is less (VacuumCommandImpl.checkRetentionPeriodSafety). If the session allows less, it is rounded up
-    to the whole hours that RETAIN takes.
+    Since 4.1 Delta ignores a retention shorter than `configured`, the table's own, but refuses 0; older
+    releases refuse any shorter one (VacuumCommandImpl.checkRetentionPeriodSafety). If the session allows it,
+    a shorter one is rounded up to whole hours, for RETAIN.
     """
     chosen = configured if retention is None else parse_retention(retention)
     if chosen >= configured:
@@ -65,7 +65,7 @@ def vacuum_retention(handle: Handle, configured: timedelta, retention: str | Non
 
 
 def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the versions to keep, sorted and each once; refuse any that can't be read now."""
+    """Return the versions to keep, sorted and without duplicates; refuse any that can't be read now."""
     try:
         given = sorted({parse_count(one, "version", 0) for one in (() if versions is None else versions)})
     except (TypeError, InvalidArgumentError):
@@ -84,7 +84,7 @@ def check_versions(needs: FilesByVersion, versions: Sequence[int] | None) -> tup
 
 
 def decide(needs: FilesByVersion, keep: Sequence[int], at: datetime, retention: timedelta) -> dict[str, Any]:
-    """Return what a vacuum at a time deletes and what that costs, as fields of `VacuumPlan`.
+    """Return the files that a vacuum at a time deletes, and the versions lost, as fields of `VacuumPlan`.
 
     All files of the versions `keep` are kept, and files removed or written within the retention.
 
@@ -128,7 +128,7 @@ def _cost(
     needs: FilesByVersion, deleted: pa.Array, keep: Sequence[int], at: datetime, is_empty: bool
 ) -> dict[str, Any]:
     """Return which versions are lost by deleting paths, where their content survives, and warnings."""
-    # After VACUUM's own commits the latest version is an older one, which Delta's guard may refuse.
+    # After VACUUM's own commits, the planned version isn't the latest, and Delta's guard may refuse it.
     logs = needs.handle.conf(_LOGGING) or str(needs.handle.uri.partition(":")[0] in _LOGGED)
     commits = not is_empty and logs.lower() != "false"
     before, after = needs.statuses(), needs.statuses(deleted=deleted, superseded=commits)
@@ -171,7 +171,7 @@ def _warning(needs: FilesByVersion, keep: Sequence[int], after: np.ndarray, at: 
 
 
 def _refuse_links(needs: FilesByVersion) -> None:
-    """Refuse paths that lead through a link into the table's folder, where the file would be an orphan."""
+    """Refuse paths through a link into the table's folder, where VACUUM would treat the file as an orphan."""
     store = needs.snapshot.store
     if not store.is_local:
         return
@@ -186,7 +186,7 @@ def _refuse_links(needs: FilesByVersion) -> None:
 
 
 def _unknown_to_vacuum(needs: FilesByVersion) -> pa.Array:
-    """Return live files that Delta takes for orphans: it compares encoded paths, of vectors relative ones."""
+    """Return live files that Delta treats as orphans: its paths are encoded, and relative for vectors."""
     live, store = needs.snapshot.live, needs.snapshot.store
     named = pa.table([live["path"], needs.live["path"][: len(live)]], ["log", "place"])
     odd = [pair.values() for pair in named.filter(pc.field("log") != pc.field("place")).to_pylist()]
@@ -235,10 +235,10 @@ def _deleted(files: pa.Table, needs: FilesByVersion) -> pa.Table:
 
 
 def _empty_directories(needs: FilesByVersion, young: pa.Table) -> tuple[str, ...]:
-    """Return the empty folders that aren't named by data files that are kept.
+    """Return the empty folders that no kept data file names.
 
-    VACUUM lists other folders too. It deletes one that holds empty folders only if these go before it, in
-    no certain order (VacuumCommand.gc), so that only the empty ones are given to it.
+    VACUUM lists other folders too. It deletes a folder of empty folders only if these are deleted first, and
+    the order isn't certain (VacuumCommand.gc), so it gets only the empty ones.
     """
     occupied: set[str] = set()
     for files in (needs.live, young):

@@ -37,23 +37,23 @@ _REASONS = {
 
 @dataclass(frozen=True, repr=False)
 class VacuumPlan(WithFiles, Plan):
-    """What VACUUM would delete at a time, and what that costs; only `run()` deletes.
+    """The files that VACUUM would delete at a time, and the versions lost; only `run()` deletes.
 
     Attributes:
-        version: The version that the plan was made for; it runs on no other.
+        version: The version that the plan was made for; the plan runs only on this version.
         at: The time of the vacuum.
-        retention, table_retention: How long removed files are kept, and how long by the table's property.
+        retention, table_retention: How long removed files are kept, by this plan and by the table's property.
         keep_versions: The versions whose files are all kept.
         files: One row per file to delete: path (string, relative to the table, decoded), size_bytes (int64),
             reason ("tombstone": versions needed it; "change data": of the change data feed; "orphan": no
             version in the log needs it), since_version (int64, the first version that doesn't need it),
             removed_at (timestamp; both null if the log doesn't have them), modification_time (timestamp).
         empty_directories: The paths of the empty folders, which are deleted too; a folder that holds only
-            such folders is left for the next time.
+            such folders is left for the next run.
         kept: The number and bytes of kept files by reason: "live", "removed within the retention", "written
             within the retention", "needed by a kept version", "a colon in its name" (VACUUM can't delete
             such a file), "deletion vectors" (of live files), "live, but a plain VACUUM deletes it" (Delta
-            doesn't know paths that it would encode in another way); not of hidden files, such as the log.
+            doesn't know paths that it would encode in another way); without hidden files, such as the log.
         storage: The bytes of files that aren't hidden, before and after, by kind: "live", "deletion vectors"
             (of live files, if there are any), "tombstoned", "orphaned".
         versions: The versions in the log: version, timestamp, readable and readable_after, with the values
@@ -61,9 +61,9 @@ class VacuumPlan(WithFiles, Plan):
         versions_lost: The versions that can be read now but not afterwards, the latest too if it is older
             than the retention: VACUUM commits two versions after it (not on S3, by default), and then
             Delta's guard refuses it.
-        content_survives_as: For versions lost, one that can be read afterwards and has the same content;
-            `version` + 2 is the last that VACUUM itself commits.
-        content_survives_by: How that is known, as same_content_by of `Table.versions()`.
+        content_survives_as: For each lost version, a version that can be read afterwards and has the same
+            content; `version` + 2 is the last one that VACUUM itself commits.
+        content_survives_by: The evidence for this, as same_content_by in `Table.versions()`.
         warning: Sentences about kept versions that Delta's guard refuses, or whose commits Delta may delete;
             empty if there are none.
     """
@@ -123,7 +123,7 @@ class VacuumPlan(WithFiles, Plan):
         return _result(self, readable, start)
 
     def explain(self) -> str:
-        """Explain the cost, what would be deleted and what kept, one sentence per line."""
+        """Explain the cost, the deletions and the kept files, one sentence per line."""
         retention = in_words(self.retention)
         kept = f"files removed less than {retention} before are kept"
         if self.retention > self.table_retention:
@@ -149,7 +149,7 @@ class VacuumPlan(WithFiles, Plan):
     summary = explain
 
     def parts(self) -> tuple[object, ...]:
-        """Return the sentences, a table of what is kept, and the figure."""
+        """Return the sentences, a table of the kept files, and the figure."""
         rows = zip(*self.kept.to_pydict().values(), strict=True)
         kept = [(reason, f"{number:,}", format_size(size_bytes)) for reason, number, size_bytes in rows]
         table = [as_html_table(("reason to keep", "files", "bytes"), kept)] if kept else []

@@ -28,7 +28,7 @@ _MOST_LOOKED_AT, _MOST_NAMED = 1_000, 5
 
 @dataclass(frozen=True, repr=False)
 class VacuumResult(WithFiles, Record):
-    """What a vacuum did.
+    """The result of a vacuum.
 
     Attributes:
         files: The deleted files: path (string, relative to the table, decoded), size_bytes (int64).
@@ -48,7 +48,7 @@ class VacuumResult(WithFiles, Record):
     seconds: float
 
     def facts(self) -> dict[str, str]:
-        """Return the outcome for people: name and value."""
+        """Return the outcome as readable text: names and values."""
         if not self.num_files and not self.directories and not len(self.not_deleted):
             return {"outcome": "nothing to do: the plan is empty, so nothing was deleted"}
         lost, planned = self.versions_lost, "as planned" if self.as_planned else "NOT as planned"
@@ -70,7 +70,7 @@ class VacuumResult(WithFiles, Record):
 def reporting(
     store: Store, files: pa.Table, progress: bool | Callable[[Progress], None] | None
 ) -> Iterator[Callable[[], None]]:
-    """Yield a function that reports how many files are gone, by a sample."""
+    """Yield a function that reports how many files are gone, estimated from a sample."""
     start, number = time.monotonic(), len(files)
     sample = np.linspace(0, number - 1, min(number, _MOST_LOOKED_AT)).astype(int)
     places = files["path"].take(sample).to_pylist()
@@ -113,7 +113,7 @@ def delete(
         return deleted if gone else "nothing was deleted"
 
     try:
-        # As LITE, which is a setting too, Delta would note commits that later LITE vacuums leave out.
+        # With the LITE setting, Delta would record commits that later LITE vacuums leave out.
         with own_session(handle.spark, {_LITE: "false"}) as spark:
             table = table_name(spark, handle.uri)
 

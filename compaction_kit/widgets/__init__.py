@@ -1,7 +1,7 @@
-"""The workbench, and its parts by themselves; they only look at the records that the package returns.
+"""The workbench, and its single parts, which show the records that the package returns.
 
 Each function takes a table, or its path or name, and returns a widget, which the last line of a cell shows.
-It raises what `open_table` raises; `streams` and `survey`, which take a folder too, show it in the page.
+It raises the errors of `open_table`; `streams` and `survey`, which also take a folder, show them in the page.
 
     import compaction_kit as ck
     ck.widgets.plan("data/flights")
@@ -33,12 +33,12 @@ def _alone(part: Callable[[WorkbenchState], parts.Part]) -> Callable[[Table | st
 
 verdict, files, plan = map(_alone, (compaction.verdict_part, tables.files_part, compaction.plan_part))
 query, run, vacuum = map(_alone, (compaction.query_part, compaction.run_part, vacuum_part))
-# Instead of the module of this name.
+# This replaces the module of the same name.
 history = _alone(history_part)  # type: ignore[assignment]
 
 
 def streams(root: str | Path | Table) -> PartPage:
-    """Show the logs of file sinks and sources under a folder: how they grow, what a retention would drop."""
+    """Show the logs of file sinks and sources under a folder: their growth, and the effect of a retention."""
     state = WorkbenchState(root)
     return PartPage(state, tables.streams_part(state))
 
@@ -50,7 +50,7 @@ def survey(root: str | Path | Table) -> PartPage:
     parts.show_if(False, shown)
 
     def show(name: str) -> None:
-        # A second click on a table looks again.
+        # A second click on a table reads it again.
         clicked.name = ""
         clicked.name = name
         parts.show_if(True, shown)

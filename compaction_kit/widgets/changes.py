@@ -1,4 +1,4 @@
-"""The open table, and changes of it: each is asked for, guarded, and carried out. It knows no widget."""
+"""The open table, and changes to it: requested, checked, and carried out; independent of widgets."""
 
 import threading
 from collections.abc import Callable
@@ -29,11 +29,11 @@ Inputs = tuple[str, str, int | None, int | None, str, str, bool, bool]
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A table with its files and the plan for them, which belong together; replaced as a whole.
+    """A table with its files and their plan, which belong together and are replaced together.
 
-    `files` are those that `where` selects; `plan` is the plan for `inputs` that `planner` makes of them, and
-    `table_plan` the one for the whole table with its own target size. While `pending`, the table is read
-    again; `error` says in one sentence why there is no table or no plan.
+    `files` are selected by `where`; `plan` is the plan for `inputs` that `planner` makes from them, and
+    `table_plan` is the plan for the whole table with its own target size. While `pending` is true, the table
+    is read again; `error` says in one sentence why there is no table or no plan.
     """
 
     table: Table | None = None
@@ -47,7 +47,7 @@ class Opened:
     error: str = ""
 
     def planned(self, inputs: Inputs) -> "Opened":
-        """Return the same with the plan for the inputs, or with the reason why there is none."""
+        """Return a copy with the plan for the inputs, or with the reason why there is none."""
         if self.planner is None or self.table is None:
             return replace(self, inputs=inputs)
         plan, error = attempt(partial(_plan, self.planner, self.table, inputs))
@@ -67,7 +67,7 @@ def _plan(planner: Planner, table: Table, inputs: Inputs) -> CompactionPlan:
 
 
 def spark_of(table: Table, job: Job) -> SparkSession:
-    """Return the session that works on a table that is still there; while it starts, the job says so."""
+    """Return the session for an existing table; while the session starts, the job's message says so."""
     table.log.segment()
     if table.handle.session is None:
         job.report(0.0, WAITING)
@@ -75,7 +75,7 @@ def spark_of(table: Table, job: Job) -> SparkSession:
 
 
 class Changes(HasTraits):
-    """The open table, the work about it, the plans that change it, and what that does to a query."""
+    """The open table, the jobs on it, the plans that change it, and their effect on a query."""
 
     name = Unicode("", help="The table to open; empty for none")
     query = Unicode("", help="SQL with {table} or the table's own name, or a condition")
@@ -84,15 +84,15 @@ class Changes(HasTraits):
     days = Int(0, min=0, help="In how many days the vacuum would run; 0 for now")
     version = Int(0, help="The version that History looks at")
     opened = Instance(Opened, (), help="The open table and its plan")
-    # The version of the last restore that began.
+    # The target version of the last restore that began.
     restored: int | None = None
-    # Reads the table again; the state that inherits from this class has it.
+    # Reads the table again; implemented by the state that inherits from this class.
     reload: Callable[[], Any]
 
     def __init__(self) -> None:
         super().__init__()
         self.opened = Opened()
-        # `opened` is changed by jobs and by people, one after another.
+        # This lock lets jobs and users change `opened` one after another.
         self.changing = threading.RLock()
         self.loading, self.making = Job(), Job(stops="Stop; what was made is deleted")
         self.running = Job(stops="Stop; what is not committed is undone")
@@ -100,7 +100,7 @@ class Changes(HasTraits):
         self.restoring = Job(stops="Stop; nothing is changed unless it is committed by then")
         self.searching, self.surveying, self.finding, self.following = (Lookup("root") for _ in range(4))
         self.measuring, self.predicting = Lookup("table"), Lookup("plan")
-        # The former versions stay on screen while they are read again.
+        # The previous versions stay on screen while versions are read again.
         self.reading = Lookup("table")
         self.sampling, self.comparing, self.quoting = (Lookup("files") for _ in range(3))
         self.planning_restore, self.planning_vacuum = Lookup("files"), Lookup("files")
@@ -114,10 +114,10 @@ class Changes(HasTraits):
         differ = [name for name in fields if getattr(change.old, name) is not getattr(change.new, name)]
         self.forget(*differ)
         if differ[:1] == ["files"] and restored:
-            # Others have committed: what was asked for is planned again, with what it undoes of theirs.
+            # Others have committed: the restore is planned again, with the commits of others that it undoes.
             self.plan_restore(*restored)
         if self.running.error and (change.new.pending or change.new.inputs != change.old.inputs):
-            # The table is read again or planned otherwise after a run that did not end.
+            # After a failed run, the table is read again or planned with other inputs.
             self.running.forget()
 
     def forget(self, *scopes: str) -> None:
@@ -138,7 +138,7 @@ class Changes(HasTraits):
 
     @property
     def no_table(self) -> str:
-        """A sentence if there are no files to look at and none are being read, else empty."""
+        """A sentence if there are no files to show and none are being read, else empty."""
         if self.files is not None or self.opened.pending:
             return ""
         return "The table can't be read." if self.opened.error else "No table is open."
@@ -155,24 +155,24 @@ class Changes(HasTraits):
 
     @property
     def result(self) -> CompactionResult | None:
-        """The result of the last run, if that changed the open table; else None."""
+        """The result of the last run, if it changed the open table; else None."""
         result = self.running.result if self.running.about == self.name else None
         return result if result is not None and result.versions else None
 
     @property
     def before_run(self) -> int | None:
-        """The version before the last run, if that changed the open table; else None."""
+        """The version before the last run, if the run changed the open table; else None."""
         return self.result.versions[0] - 1 if self.result is not None else None
 
     @property
     def reads(self) -> ReadComparison | None:
-        """What a query measured before and after the last run, or None."""
+        """The comparison of a query before and after the last run, or None."""
         found: ReadComparison | None = self.measuring.get(self.result)
         return found
 
     @property
     def sql(self) -> str:
-        """The query, with the open table in it."""
+        """The query, with {table} for the open table."""
         table, sql = self.table, self.query.strip()
         return sql if table is None else str(with_table(sql, table.handle.store, table.name))
 
@@ -205,7 +205,7 @@ class Changes(HasTraits):
         return self.files, self.retention, self.keep, self.days
 
     def plan_vacuum(self) -> None:
-        """Plan a vacuum for what is chosen, in the background."""
+        """Plan a vacuum for the chosen inputs, in the background."""
         table, asked = self.table, self._vacuum
         _, retention, keep, days = asked
 
@@ -222,7 +222,7 @@ class Changes(HasTraits):
 
     @property
     def can_vacuum(self) -> bool:
-        """Whether there is a vacuum to run, of the table and the inputs on screen."""
+        """Whether there is a vacuum to run for the table and the inputs on screen."""
         plan = self.planning_vacuum.get(*self._vacuum)
         return plan is not None and not plan.is_empty and not self.days and not self.opened.pending
 
@@ -232,7 +232,7 @@ class Changes(HasTraits):
         return self.table.handle.folder_name if self.table is not None else ""
 
     def vacuum(self, typed: str) -> bool:
-        """Delete what the plan shows, in the background, if the table's name was typed."""
+        """Run the planned vacuum in the background, if the table's name was typed."""
         with self.changing:
             is_armed = typed and typed == self.password and self.can_vacuum
             plan, job = self.planning_vacuum.value if is_armed else None, self.vacuuming
@@ -246,14 +246,14 @@ class Changes(HasTraits):
             self.planning_restore.ask(lambda job: table.plan_restore(version), version, again=True)
 
     def restore(self) -> bool:
-        """Restore as planned, in the background; returns whether it began."""
+        """Run the planned restore in the background; returns whether it began."""
         plan, job = self.planning_restore.value, self.restoring
         allowed = plan if plan is not None and plan.can_run else None
         self.restored = allowed and allowed.target
         return self.carry_out(job, allowed, lambda: job.report(0.0, f"Restoring version {plan.target}"))
 
     def carry_out(self, job: Job, plan: Any, progress: Callable[..., None], **options: Any) -> bool:
-        """Run a plan, if it may be run, then read the table and plan again; returns whether it began."""
+        """Run a plan if there is one, then read the table and plan again; returns whether the run began."""
         table = self.table
         if plan is None or table is None:
             return False
@@ -262,10 +262,10 @@ class Changes(HasTraits):
             try:
                 result = plan.run(progress=progress, **options)
                 if job is self.restoring:
-                    # What the compaction did is no longer so.
+                    # The result of the compaction doesn't apply any more.
                     self.running.forget()
                     if table is self.table:
-                        # The version that it made is the next one to look at.
+                        # With the former latest version chosen, History goes on to the restored one.
                         self.version = plan.version
                 return result
             except CompactionKitError as error:
@@ -276,7 +276,7 @@ class Changes(HasTraits):
             finally:
                 if job is self.restoring:
                     self.planning_restore.forget()
-                # After a failure too: other writers may have committed meanwhile.
+                # After a failure too, because other writers may have committed meanwhile.
                 self.surveying.forget()
                 if table is self.table:
                     self.reload()

@@ -30,7 +30,7 @@ _STRATEGIES = {
 }
 _HINT = "Counts files without running your query; compactions are predicted with the sizes chosen in Plan."
 _EXAMPLE = "SELECT count(*) FROM {{table}} WHERE {0}, or a condition alone: {0}"
-# The names of columns that Spark reads as such without quotes, in a query's condition too.
+# Names that Spark reads as columns without quotes, also in a query's condition.
 _PLAIN = re.compile(r"(?!(?:select|with|true|false|null|current_path)$)[a-z_]\w*", re.ASCII | re.IGNORECASE)
 _NOT_RUN = "Run the plan to time the query on this cluster, before and after."
 
@@ -47,7 +47,7 @@ def verdict_part(state: WorkbenchState) -> Part:
         elif state.table is None and not pending:
             sentences.value = ""
         elif not sentences.value:
-            # Otherwise the last one stays, greyed, until there is another.
+            # Otherwise the last verdict stays, greyed, until there is a new one.
             many = format_count(len(state.tables), "table")
             what = "at the table" if state.name else f"which of {many} gains the most from compaction"
             sentences.value = element("div", f"Looking {what} …", class_="ck-hint", role="status")
@@ -64,7 +64,7 @@ def verdict_part(state: WorkbenchState) -> Part:
 def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
     """Show what a compaction would do, with sliders for its thresholds, a predicate, an order and a budget.
 
-    It changes nothing; `.state.plan` is the plan on screen, as soon as `.state.loading.wait()` returns.
+    It changes nothing; `.state.plan` is the plan on screen after `.state.loading.wait()` returns.
     """
     controls, errors, offer = _plan_controls(state)
     column, folds = _plan_folds(state)
@@ -75,7 +75,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
         # The figure's title says the rest.
         return "\n".join([*plan.explain().split("\n")[:2], *_takes(plan), *plan.warnings])
 
-    # Boxes keep their size while what they hold is drawn again, or is hidden: no text moves a field.
+    # Boxes keep their size while their content is redrawn or hidden, so that no text moves a field.
     places = [
         w.VBox([*controls, *below]).add_class("ck-controls"),
         w.VBox([*errors, _sizes_figure(state)]).add_class("ck-place"),
@@ -93,7 +93,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
 
 
 def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
-    """Fold away the bins, the files that a query touches by the column of a dropdown, and the reasons."""
+    """Fold away the bins, the files that a query on a chosen column touches, and the reasons."""
 
     def some() -> Any:
         return state.plan if state.plan is not None and not state.plan.is_empty else None
@@ -102,7 +102,7 @@ def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
         return plan.compare(column).plot()
 
     def touched(column: str) -> Any:
-        # OPTIMIZE sorts the rows of a clustered table, so that no other layout can be compared.
+        # OPTIMIZE sorts the rows of a clustered table, so no other layout can be compared.
         if state.is_clustered:
             return state.plan and (Files.plot_extents, state.plan.source, column)
         return some() and (compare, some(), column)
@@ -126,7 +126,7 @@ def _sizes_figure(state: WorkbenchState) -> FigureView:
             return figure.call
         if plan.clustered_by:
             return CompactionPlan.plot_cubes, plan
-        # An outline shows the plan of the same files that was drawn before this one.
+        # An outline shows the previously drawn plan of the same files.
         return CompactionPlan.plot_sizes, plan, former if former and former.source is plan.source else None
 
     figure = FigureView("ck-plan-figure", sizes)
@@ -134,7 +134,7 @@ def _sizes_figure(state: WorkbenchState) -> FigureView:
 
 
 def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget], Callable[[], None]]:
-    """Make the sliders and fields of a plan, their errors, and what offers in them what the table has."""
+    """Make the sliders and fields of a plan, their errors, and a function that offers the table's values."""
     smaller, target = SizeSlider("Minimum file size", "ck-min"), SizeSlider("Target file size", "ck-max")
     narrow = {"width": "auto", "label_width": "50px"}
     where = fields.field("Where", "SQL", "ck-where", **narrow)
@@ -168,14 +168,14 @@ def _plan_controls(state: WorkbenchState) -> tuple[list[w.Widget], list[w.Widget
         is_starting = state.where and state.table and state.table.handle.session is None
         return WAITING if is_starting and state.opened.pending else ""
 
-    # What is no size is said by its own field.
+    # A text that is not a size has its error at its own field.
     other = Text("error", "where-error", lambda: "" if None in state.inputs else state.input_error)
     errors = [Text("hint", "waiting", waiting), target.error, smaller.error, other]
     return [target, by_output, full, smaller, where, order, budget], errors, offer
 
 
 def _stops(planner: Planner) -> tuple[list[int], list[int]]:
-    """Return the powers of two between which a plan differs, as minimum and as target size of files."""
+    """Return the powers of two that give different plans, for the minimum and for the target file size."""
     powers = np.unique(np.frexp(np.maximum(planner.files.sizes, 1).astype(float))[1])
     lowest, highest = int(powers[0]) - 1, int(planner.largest_bin - 1).bit_length()
     return [lowest, *powers.tolist()], list(range(lowest, max(highest, lowest + 1) + 1))
@@ -264,7 +264,7 @@ def _takes(plan: CompactionPlan, strategy: str = "auto", verify: bool = True) ->
 
 
 def run_part(state: WorkbenchState) -> Part:
-    """Show a button that compacts a table, its progress, a button to cancel it, the proof and the outcome.
+    """Show a button that compacts a table, the progress, a button to cancel, the proof and the outcome.
 
     Nothing is changed before the click; `.state.result` is the result after it.
     """
@@ -277,14 +277,14 @@ def run_part(state: WorkbenchState) -> Part:
         live(widget, disabled=lambda: running.running)
 
     def done() -> Any:
-        # It is shown though another table may be open by now.
+        # The result is shown even if another table is open by now.
         return running.result if getattr(running.result, "versions", ()) else None
 
     def code() -> str:
         strategy = None if state.strategy == "auto" else state.strategy
         run = parts.call("plan.run", strategy=strategy, verify=None if state.verify else False, progress=True)
         undo = restore_code(state, state.before_run)
-        # The run that is undone is over.
+        # Once an undo is planned, its code replaces the code of the run.
         lines = [open_code(state), *undo] if undo else [plan_code(state), f"result = {run}"]
         return parts.python(*lines)
 

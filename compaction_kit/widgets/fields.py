@@ -1,4 +1,4 @@
-"""Fields, dropdowns, sliders and tables, and how they go together with a state."""
+"""Fields, dropdowns, sliders and tables, and their connection to a state."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -28,13 +28,13 @@ def field(
 def dropdown(
     label: str, css_class: str, width: str, label_width: str = "", options: Iterable[Any] = ()
 ) -> w.Dropdown:
-    """Make a labelled dropdown of options, which are values or pairs of what is shown and its value."""
+    """Make a labelled dropdown of options, which are values or pairs of a label and a value."""
     style, layout = {"description_width": label_width}, w.Layout(width=width)
     return w.Dropdown(options=[*options], description=label, style=style, layout=layout).add_class(css_class)
 
 
 def offer(widget: w.Dropdown, options: Iterable[Any], value: Any) -> None:
-    """Put options into a dropdown and choose one, without choosing another meanwhile.
+    """Put options into a dropdown and choose one, without another choice in between.
 
     ipywidgets chooses the first of new options by itself, unless none was chosen before.
     """
@@ -46,9 +46,9 @@ def offer(widget: w.Dropdown, options: Iterable[Any], value: Any) -> None:
 
 
 def bind(state: HasTraits, trait: str = "value", **inputs: w.Widget) -> None:
-    """Keep inputs of the state and a trait of their widgets equal, beginning with the state's values.
+    """Keep inputs of the state equal to a trait of their widgets, starting with the state's values.
 
-    Unlike traitlets' `link`, it does not ignore changes that come while a figure is drawn.
+    Unlike traitlets' `link`, this does not ignore changes during the drawing of a figure.
     """
     for name, widget in inputs.items():
         setattr(widget, trait, getattr(state, name))
@@ -61,13 +61,13 @@ def _copy(target: HasTraits, trait: str, change: Any) -> None:
 
 
 def set_by_choice(state: HasTraits, name: str, widget: w.Dropdown) -> None:
-    """Set an input of the state to what is chosen in a dropdown, whose choice is set by `offer`."""
-    # None while options are exchanged.
+    """Set an input of the state to the choice in a dropdown; `offer` sets the choice itself."""
+    # The value is None while options are exchanged.
     widget.observe(lambda change: setattr(state, name, change.new) if change.new else None, "value")
 
 
 class Slider(anywidget.AnyWidget):
-    """A slider over whole numbers: the browser's own, as ipywidgets' have no label for screen readers."""
+    """A slider over whole numbers: the browser's, because ipywidgets' has no label for screen readers."""
 
     _esm = parts.script("slider.js")
     label = Unicode("", help="What is chosen").tag(sync=True)
@@ -96,13 +96,13 @@ class SizeSlider(w.VBox):
         self.observe(self._on_size, "size_bytes")
 
     def offer(self, stops: Sequence[int]) -> None:
-        """Let it be moved to two to these powers; a size beyond them can be typed."""
+        """Let the slider stop at two to these powers; other sizes can be typed."""
         if self.slider.stops != list(stops):
             self.slider.stops, self.slider.min, self.slider.max = list(stops), stops[0], stops[-1]
             self._on_size()
 
     def _on_slide(self, change: Any) -> None:
-        # Not if it only followed the size.
+        # Not if the slider only followed the size.
         if change.new != self._place():
             self.size_bytes = 2**change.new
 
@@ -127,9 +127,9 @@ class SizeSlider(w.VBox):
 class Grid(anywidget.AnyWidget):
     """A table that is sorted by a click on a column and filtered by words; a click or Enter opens a row.
 
-    Rows are sorted and filtered here, and a page of them is in the browser: 10,000 rows would take too long
-    to send. A cell has its text, its key, which it is sorted by, or None, and a share to draw, if any. The
-    key of a row's first cell is its name.
+    Rows are sorted and filtered here, and only a page of them is sent to the browser, because 10,000 rows
+    would take too long. A cell has its text, its sort key or None, and a share to draw, if any. The key of a
+    row's first cell is the row's name.
     """
 
     _esm = parts.script("grid.js")
@@ -145,7 +145,7 @@ class Grid(anywidget.AnyWidget):
     ticked = List(AnyTrait(), help="The names of the rows that are ticked, at most two").tag(sync=True)
     page_size = Int(50, help="The most rows of a page").tag(sync=True)
     tick_label = Unicode("", help="What ticking a row is for; empty if rows can't be ticked").tag(sync=True)
-    # Its elements are Any, so that 10,000 aren't checked at each drawing.
+    # The elements are Any, so that traitlets doesn't check 10,000 of them at each drawing.
     all_rows: Any = List(AnyTrait(), help="All rows, as they are listed if no column is chosen")
     _texts: Sequence[str] = ()
     _found: Sequence[list[Any]] = ()
@@ -156,7 +156,7 @@ class Grid(anywidget.AnyWidget):
         self.on_msg(lambda _, content, __: on_open(content["open"]))
 
     def still(self) -> Html:
-        """Return the rows of its page, for a page without a kernel."""
+        """Return the rows of the current page, for a notebook without a kernel."""
         return as_html_table(self.columns, ([cell[0] for cell in row] for row in self.rows))
 
     @observe("all_rows")
@@ -174,7 +174,7 @@ class Grid(anywidget.AnyWidget):
         if self.order:
             column, sign = self.order
             found.sort(key=lambda row: _rank(row[column][1]), reverse=sign < 0)
-            # What has no value is last, whatever comes first.
+            # Rows without a value are last in both orders.
             found.sort(key=lambda row: row[column][1] is None)
         self._found = found
         with self.hold_sync():
@@ -193,5 +193,5 @@ class Grid(anywidget.AnyWidget):
 
 
 def _rank(key: Any) -> Any:
-    """Return what sorts a key among the others of its column, small letters as capital ones."""
+    """Return a sort key for a key of a column, without regard to case."""
     return (key is not None, key.casefold() if isinstance(key, str) else key)

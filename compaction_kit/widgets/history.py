@@ -1,4 +1,4 @@
-"""The versions of the open table: when each file lived, which can be read, restore, vacuum and its cost."""
+"""The versions of the open table: lifetimes of files, readable versions, restore, vacuum and its cost."""
 
 from collections.abc import Callable
 from datetime import tzinfo
@@ -42,7 +42,7 @@ _HINT = "A click or Enter shows a version; tick two of them, or press Space, to 
 
 
 class Past(NamedTuple):
-    """What `Table.versions()` and the log's `lifetimes()` return, and the rows of the list."""
+    """The results of `Table.versions()` and of the log's `lifetimes()`, and the rows of the list."""
 
     versions: pa.Table
     lives: pa.Table
@@ -53,7 +53,7 @@ class Past(NamedTuple):
 def restore_box(
     state: WorkbenchState, version: Callable[[], int | None], description: _Say, refusal: _Say = str
 ) -> w.VBox:
-    """Make a button that plans to restore a version, unless it is refused, and one that does as planned."""
+    """Make a button that plans to restore a version, unless this is refused, and one that runs the plan."""
     planning, running = state.planning_restore, state.restoring
 
     def plan() -> Any:
@@ -61,7 +61,7 @@ def restore_box(
 
     def explained() -> list[str]:
         lines = plan().explain().split("\n") if plan() else []
-        # What other commits did comes first, if the restore undoes it.
+        # If the restore undoes other commits, they come first.
         return lines if plan() and not plan().diff.same_content else ["", *lines]
 
     def can_ask() -> bool:
@@ -83,7 +83,7 @@ def restore_box(
         live(JobBar(planning, "ck-planning-restore"), lambda: planning.asked == (version(),)),
     ]
     done = parts.outcome(state, running, "ck-restoring", "restored")
-    # Why one was refused is said where that version is offered.
+    # The reason of a failure is shown where its version is offered.
     live(done, lambda: not running.error or state.restored == version())
     choice = live(w.HBox([run, keep]).add_class("ck-restore-choice"), lambda: plan() and not running.running)
     return w.VBox([ask, *said, choice, done])
@@ -97,9 +97,9 @@ def restore_code(state: WorkbenchState, version: int | None) -> list[str]:
 
 
 def history_part(state: WorkbenchState) -> Part:
-    """List the versions of a table below the lives of its files: what each commit did, and what differs.
+    """List the versions of a table below the lifetimes of its files: what each commit did, and differences.
 
-    A click on a row shows its commit, restores it, or reads its rows; two rows that are ticked are compared.
+    A click on a row shows its commit, restores it, or reads its rows; two ticked rows are compared.
     """
 
     def past() -> Any:
@@ -109,7 +109,7 @@ def history_part(state: WorkbenchState) -> Part:
         return state.version if past() and state.version < past().latest else None
 
     def shown() -> int:
-        # A later version was just made, and the list is being read again.
+        # A later version may just have been made, while the list is being read again.
         return min(state.version, past().latest)
 
     def sentence() -> str:
@@ -125,21 +125,21 @@ def history_part(state: WorkbenchState) -> Part:
 
     def records() -> tuple[Any, ...]:
         if past():
-            # It may be of the version before a run, if this part isn't on screen.
+            # If this part isn't on screen, the list may be from before a run.
             _ask(state, with_actions=False)
             state.reading.wait()
         figures = (lifetimes(), (plots.readability, past().versions)) if past() else ()
         return (sentence() or None, *(draw(*tables) for draw, *tables in figures))
 
     (time, time_error), folds = _time_field(state), _commit_folds(state, past)
-    # Beside the figure, where the bar moves nothing.
+    # The bar is beside the figure, so that it moves nothing.
     reading = JobBar(state.reading, "ck-reading")
     details = w.VBox([time, time_error, reading, Text("text", "version-text", sentence)])
     figure, listed = FigureView("ck-lifetimes-figure", lifetimes), live(_version_list(state, time), past)
     return Part(
         Text("text", "no-table", lambda: state.no_table),
         live(w.Box([figure, listed, details]).add_class("ck-past"), lambda: state.files is not None),
-        # Below the list, which keeps its place.
+        # Below the list, so that the list keeps its place.
         live(restore_box(state, earlier, lambda: f"Restore version {state.version} …", refusal), past),
         folds,
         FigureView("ck-readable-figure", lambda: past() and (plots.readability, past().versions)),
@@ -168,7 +168,7 @@ def _read_past(state: WorkbenchState, table: Table, files: Files, job: Job) -> P
     rows = [*map(partial(_cells, session_zone()), reversed(versions.to_pylist()))]
     found = Past(versions, table.log.lifetimes()[1], rows, versions["version"][-1].as_py())
     former, listed = state.reading.value, versions["version"].to_pylist()
-    # One that was chosen stays, as long as the log lists it; the latest one is followed.
+    # A chosen version stays as long as the log lists it; the latest version is followed.
     stays = former is not None and state.version != former.latest and state.version in listed
     if files is state.files and not stays:
         state.version = found.latest
@@ -201,20 +201,20 @@ def _time_field(state: WorkbenchState) -> tuple[w.Text, Text]:
         error.show(sentence)
 
     time.observe(on_time, "value")
-    # It was a time of the versions that were listed before.
+    # The time was for the versions that were listed before.
     state.reading.observe(lambda _: setattr(time, "value", ""), "answer")
     return time, error
 
 
 def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
-    """List the versions; a click chooses one, and below is what differs between the two that are ticked."""
+    """List the versions; a click chooses one, and below is the difference between two ticked ones."""
     reading, comparing = state.reading, state.comparing
 
     def rows() -> Any:
         return reading.value.rows if reading.value else []
 
     def choose(version: int) -> None:
-        # It was not chosen by the time.
+        # The version was not chosen by a time.
         time.value, state.version = "", version
 
     def difference() -> Any:
@@ -224,7 +224,7 @@ def _version_list(state: WorkbenchState, time: w.Text) -> w.VBox:
         return found._repr_html_() if found else ""
 
     def begin(_: object) -> None:
-        # They were chosen for another table's history.
+        # Words and order were chosen for another table's history.
         grid.words, grid.order = "", [0, -1]
 
     grid = Grid("Versions", _COLUMNS, choose, order=[0, -1], tick_label=_HINT).add_class("ck-versions")
@@ -298,7 +298,7 @@ def _change(added: int | None, removed: int | None, show: Callable[[int], str]) 
 
 
 def _content(row: dict[str, Any]) -> str:
-    """Return how it is known that a commit kept the content, or whether it changed it."""
+    """Return the evidence that a commit kept the content, or whether it changed the content."""
     if row["same_content_as"] is not None and row["same_content_as"] < row["version"]:
         return str(row["same_content_by"])
     if row["num_added"] is None:
@@ -308,7 +308,7 @@ def _content(row: dict[str, Any]) -> str:
 
 
 def _version_sentence(versions: pa.Table, version: int) -> str:
-    """Say when a version was committed, whether it can be read, until when, and what has the same content."""
+    """Say when a version was committed, whether and until when it can be read, and the same content."""
     (row,), zone = versions.filter(pc.field("version") == version).to_pylist(), session_zone()
     when = f" of {show_time(in_zone(row['timestamp'], zone), 'milliseconds')}" if row["timestamp"] else ""
     unnamed = "no operation named" if row["timestamp"] else "no commit"
@@ -325,7 +325,7 @@ def _version_sentence(versions: pa.Table, version: int) -> str:
 
 
 def _actions_text(actions: pa.Table) -> text.Html:
-    """Write the actions of a commit as JSON, one a line; long lines and long commits are cut."""
+    """Write the actions of a commit as JSON, one per line; long lines and long commits are cut."""
     lines = [shortened(line, _LONGEST_ACTION) for line in actions["fields"][:_MOST_ACTIONS].to_pylist()]
     if more := len(actions) - len(lines):
         lines.append(f"… and {text.format_count(more, 'more action')}")
@@ -333,7 +333,7 @@ def _actions_text(actions: pa.Table) -> text.Html:
 
 
 def vacuum_part(state: WorkbenchState) -> Part:
-    """Show which versions and files a vacuum would cost; it deletes once the table's name has been typed."""
+    """Show which versions and files a vacuum would cost; run it after the table's name has been typed."""
     planning, running = state.planning_vacuum, state.vacuuming
     retention = fields.field("Retention", "as the table is set", "ck-retention", "250px", "96px")
     keep = fields.field("Keep versions", "such as 3, 7", "ck-keep", "250px", "96px")
@@ -342,7 +342,7 @@ def vacuum_part(state: WorkbenchState) -> Part:
     live(days, text=lambda: f"in {text.format_count(state.days, 'day')}" if state.days else "now")
     name = fields.field("Type its name", "", "ck-confirm", "300px", "96px")
     live(name, placeholder=lambda: state.password).continuous_update = True
-    # A name that was typed is for the plan that it was typed under, and for no other.
+    # A typed name applies only to the plan under which it was typed.
     planning.observe(lambda _: setattr(name, "value", ""), "answer")
 
     def explained() -> list[str]:
@@ -357,7 +357,7 @@ def vacuum_part(state: WorkbenchState) -> Part:
     return Part(
         w.HBox([retention, keep, days]),
         Text("error", "vacuum-error", lambda: planning.error),
-        # Above the sentences: it stays where it is, however many there are.
+        # Above the sentences, so that it keeps its place, however many there are.
         FigureView("ck-vacuum-figure", lambda: planning.value and planning.value.plot),
         Text("warning", "vacuum-cost", lambda: explained()[0]),
         Text("text", "vacuum-plan", lambda: "\n".join(explained()[1:])),

@@ -1,4 +1,4 @@
-"""Work in the background, which reports itself by traits that views observe."""
+"""Jobs in the background, with traits for their progress that views observe."""
 
 import atexit
 import re
@@ -16,9 +16,9 @@ from traitlets import Enum, Float, HasTraits, Instance, Unicode
 from compaction_kit.errors import CompactionKitError, RunCancelled, first_line
 from compaction_kit.session import JAVA_ENDED, has_java_ended
 
-# The argument with which the sentence of an error begins: the page's field has its name.
+# The argument at the beginning of an error's sentence; the page's field has the same name.
 _ARGUMENT = re.compile(r"^([A-Za-z_ ]+)=")
-# The end of the program waits for work under way this long at most.
+# At exit, the program waits at most this long for running jobs.
 _ENDING_SECONDS = 10.0
 _CANCELLED = "Cancelled: nothing was changed."
 Work = Callable[["Job"], Any]
@@ -52,9 +52,9 @@ def same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 class Job(HasTraits):
-    """One piece of work at a time, in a thread of its own.
+    """One piece of work at a time, in its own thread.
 
-    The work is called with the job and calls `report()` now and then, which raises if the job was cancelled.
+    The work is called with the job and calls `report()` repeatedly, which raises if the job was cancelled.
     """
 
     status = Enum(["idle", "running", "done", "failed", "cancelled"], "idle")
@@ -66,7 +66,7 @@ class Job(HasTraits):
 
     def __init__(self, scope: str = "", stops: str = "Stop; nothing is changed") -> None:
         super().__init__()
-        # Together with what a state forgets the result, and what it means to cancel the work.
+        # The scope with which a state forgets the result, and a text that says what cancelling does.
         self.scope, self.stops = scope, stops
         self._cancel = threading.Event()
         self._thread: threading.Thread | None = None
@@ -77,7 +77,7 @@ class Job(HasTraits):
 
     @property
     def running(self) -> bool:
-        """Whether work is under way."""
+        """Whether work is running."""
         return bool(self.status == "running")
 
     @property
@@ -86,9 +86,9 @@ class Job(HasTraits):
         return str(self.message) if self.status in ("failed", "cancelled") else ""
 
     def start(self, work: Work, about: str = "", waits: bool = False) -> bool:
-        """Begin, unless work is under way; returns whether it begins. See `start_next` for `waits`."""
+        """Begin, unless work is running; returns whether it begins. See `start_next` for `waits`."""
         with self._lock:
-            # Views see that the last work has ended before its thread, which calls them, is free.
+            # The thread calls views when its work has ended, so they see the end before the thread is free.
             if self._busy and (waits or (self._ending and self._next is None)):
                 self._next = work, about
                 return True
@@ -101,7 +101,7 @@ class Job(HasTraits):
         return True
 
     def start_next(self, work: Work) -> None:
-        """Begin as soon as the work under way has ended; if several wait, only the last one begins."""
+        """Begin as soon as the running work has ended; if several wait, only the last one begins."""
         self.start(work, waits=True)
 
     def cancel(self) -> None:
@@ -112,7 +112,7 @@ class Job(HasTraits):
             self.message = "Cancelling"
 
     def forget(self, _: object = None) -> None:
-        """Forget how the last work ended; work that is under way goes on."""
+        """Forget how the last work ended; running work goes on."""
         if not self.running:
             self.status, self.progress, self.message, self.details = "idle", 0.0, "", ""
             self.result, self.about = None, ""
@@ -156,17 +156,17 @@ class Job(HasTraits):
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A question, as records, texts and numbers, and its answer; None if there is none."""
+    """A question of records, texts and numbers, and its answer; None if there is no answer."""
 
     question: tuple[Any, ...] = ()
     value: Any = None
 
 
 class Lookup(Job):
-    """A question that is answered in the background; the former answer stays until the next one comes."""
+    """A question that is answered in the background; the previous answer stays until the next one arrives."""
 
     answer = Instance(Answer, (), help="The last question that was answered, and the answer")
-    # The last question that was asked, as far as it isn't forgotten.
+    # The last question, unless it was forgotten.
     asked: tuple[Any, ...] = ()
 
     @property
@@ -175,14 +175,14 @@ class Lookup(Job):
         return self.answer.value
 
     def get(self, *question: Any) -> Any:
-        """Return the answer to this question, or None as long as there is none."""
+        """Return the answer to this question; None while there is none."""
         answer = self.answer
         return answer.value if same(answer.question, question) else None
 
     def ask(self, work: Work, *question: Any, again: bool = False) -> None:
-        """Find the answer to a question, unless it was the last one that was asked.
+        """Find the answer to a question, unless it is the same as the last question.
 
-        With `again`, forget the last answer and find one in any case.
+        With `again`, forget the last answer and find a new one in any case.
         """
         if again:
             self.forget()
@@ -196,31 +196,31 @@ class Lookup(Job):
     def forget(self, _: object = None) -> None:
         """Forget the answer, and the work for it."""
         self.asked = ()
-        # Before the answer goes: who sees that may ask at once.
+        # Before the answer is removed, because views that see this may ask at once.
         self._cancel.set()
         self.answer = Answer()
         super().forget()
 
     def cancel(self) -> None:
-        """See `Job.cancel`; it ends at once, and a question that waits is dropped: it can be asked again."""
+        """See `Job.cancel`; the job ends at once, and a waiting question is dropped, to be asked again."""
         if self._next is not None:
             self.asked = ()
         super().cancel()
         if self.running:
-            # Work that only looks may go on, out of sight: see `ask`.
+            # Work that only reads may go on unseen; see `ask`.
             self.message, self.status = _CANCELLED, "cancelled"
 
     def _look(self, work: Work, question: tuple[Any, ...], job: Job) -> None:
         answer = None
-        # The same numbers may have been asked of another table meanwhile.
+        # Compared by identity, because an equal question may have been asked about another table meanwhile.
         try:
             if question is self.asked:
                 found = work(job)
-                # If it was cancelled meanwhile, what was found is no answer.
+                # This raises an error if the work was cancelled meanwhile, so that the result is dropped.
                 job.report(job.progress, job.message)
                 answer = found
         except Exception:
-            # If another question was asked, nobody waits for this answer.
+            # If another question was asked, this answer isn't needed any more.
             if question is self.asked:
                 raise
         finally:
@@ -233,10 +233,10 @@ _JOBS: "WeakSet[Job]" = WeakSet()
 
 @atexit.register
 def _end_jobs() -> None:
-    # A thread that comes back to Python from C++ later, as from Matplotlib's fonts, aborts the process.
+    # A thread that returns to Python from C++ after the exit, as from Matplotlib's fonts, aborts the process.
     end = time.monotonic() + _ENDING_SECONDS
     while time.monotonic() < end:
-        # A process that was forked has none of the threads.
+        # A forked process has none of the threads.
         alive = [job for job in list(_JOBS) if job._thread is not None and job._thread.is_alive()]
         if not alive:
             return

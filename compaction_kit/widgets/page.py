@@ -1,4 +1,4 @@
-"""A page: what the workbench and its parts alone have in common, and the page of one part."""
+"""The common base of the workbench and of single parts, and the page of one part."""
 
 import time
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from compaction_kit.widgets.parts import Part, Text
 from compaction_kit.widgets.state import WorkbenchState
 from compaction_kit.widgets.tables import about_text
 
-# For a moment it has no height: until a widget that is alive has hidden it, the page would jump.
+# Without height for a moment: otherwise the page would jump until a live widget has hidden the still.
 _LATE = element("style", Html("@keyframes ck-still{from,99%{max-height:0;overflow:hidden}}"))
 _AGAIN = element("p", element("i", "This was shown last. To use it, run this cell again."), class_="ck-again")
-# Traits that what is on screen goes by.
+# Traits that change what is on screen.
 _SEEN = ("value", "rows", "selected_index", "children")
 
 
 def show_with_still(widget: w.DOMWidget, still: Callable[[], Html], text: str = "") -> DisplayHandle | None:
     """Show a widget, and after it HTML for pages without a kernel, which CSS hides while the widget lives.
 
-    `still` gives what it says and draws, without its controls, once it is on screen; `text` is the same for a
-    terminal. Returns the handle that replaces the still; None outside IPython.
+    `still` returns the widget's texts and figures, without its controls, once it is on screen; `text` is for
+    a terminal. Returns the handle that replaces the still; None outside IPython.
     """
     view = {"application/vnd.jupyter.widget-view+json": widget.get_view_spec()}
     display(view | {"text/html": "", "text/plain": ""}, raw=True)  # type: ignore[no-untyped-call]
@@ -52,7 +52,7 @@ def still_of(widget: w.Widget) -> Html:
 
 
 class Page(w.VBox):
-    """Widgets that look at one state, greyed while its table is read again."""
+    """Widgets that show one state, greyed while its table is read again."""
 
     def __init__(self, state: WorkbenchState, *children: w.Widget):
         self.state = state
@@ -68,11 +68,11 @@ class Page(w.VBox):
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """All work that it may have under way."""
+        """All jobs that may be running for the page."""
         return (*self.state.jobs, *(value for value in vars(self).values() if isinstance(value, Job)))
 
     def close(self) -> None:
-        """Cancel what is under way, and take the page away."""
+        """Cancel running jobs, and remove the page."""
         for job in self.jobs:
             job.cancel()
         self._place = None
@@ -86,24 +86,24 @@ class Page(w.VBox):
             if job is self.state.loading or (isinstance(job, Lookup) and job is not self.state.surveying):
                 job.wait(seconds=2)
         self._place = show_with_still(self, lambda: still_of(self), self.state.root or self.state.name)
-        # A terminal would print it once more.
+        # In a terminal, stills aren't updated, because it would print them once more.
         if hasattr(get_ipython(), "kernel"):
             for widget in parts.within(self.children):
                 if names := [name for name in _SEEN if widget.has_trait(name)]:
-                    # By one method, which traitlets calls once, however often the page is shown.
+                    # One bound method, which traitlets calls once, even if the page is shown several times.
                     widget.observe(self._on_seen, names)
 
     def _on_seen(self, _: object) -> None:
         self.keeping.start_next(self._keep)
 
     def _keep(self, job: Job) -> None:
-        """Make the still again, a second later, so that a notebook that is saved has what is on screen."""
+        """Make the still again after a second, so that a saved notebook has what is on screen."""
         time.sleep(1)
         if self._place is not None:
             self._place.update({"text/html": _left(still_of(self))}, raw=True)  # type: ignore[no-untyped-call]
 
     def _send_again(self, *_: object) -> None:
-        """Send the state of all widgets again: Voilà's page asks for it once, before it hears of changes."""
+        """Send the state of all widgets again: Voilà's page requests it once, before it receives changes."""
         for widget in parts.within([self]):
             widget.layout.send_state()
             widget.send_state()
@@ -113,7 +113,7 @@ class Page(w.VBox):
 
 
 def _close(widget: w.DOMWidget) -> None:
-    """Close a widget, and what ipywidgets keeps for it."""
+    """Close a widget with its layout and style, which ipywidgets keeps."""
     widget.close()
     for name in ("layout", "style"):
         if widget.has_trait(name):
@@ -123,16 +123,16 @@ def _close(widget: w.DOMWidget) -> None:
 class PartPage(Page):
     """One `part` without the workbench, below a line that names the table, folder or schema that it shows.
 
-    Inputs of its `state` can be set, and its `plan` and `result` taken.
+    The inputs of its `state` can be set, and the state's `plan` and `result` read.
     """
 
     def __init__(self, state: WorkbenchState, part: Part, *below: w.Widget):
         self.part = part
 
         def error() -> str:
-            # Under a root there are many tables, and the part is not about the one that is open.
+            # With many tables under a root, the part is not about the open table.
             of_another = bool(state.root) and state.table is not None
-            # A verdict says it, and a plan and a run why there is none for what is typed.
+            # A verdict shows the error itself, as do a plan and a run for errors in the inputs.
             by_part = part.title == "Verdict" or (part.title in ("Plan", "Run") and state.input_error)
             return "" if of_another or by_part else state.opened.error
 

@@ -1,4 +1,4 @@
-"""What the parts of the workbench are made of: texts, figures, progress bars, and the same as Python."""
+"""The elements of the workbench's parts: texts, figures, progress bars, and their Python code."""
 
 import gc
 import os
@@ -21,24 +21,24 @@ from compaction_kit.widgets.job import Job, same, sentence_of
 
 _FOLDER = Path(__file__).parent
 STYLE = element("style", Html(as_css() + (_FOLDER / "workbench.css").read_text(encoding="utf-8")))
-# Of a job or a field, what a part shows.
+# Traits of jobs and fields that a part shows.
 _DRAWN = ("status", "answer", "value")
 _KINDS = ("text", "hint", "error", "warning", "good")
-# What a screen reader says without being asked: errors at once, progress when it is idle.
+# A screen reader announces these by itself: errors at once, progress when it is idle.
 _ARIA_ROLES = {"error": "alert", "status": "status", "waiting": "status"}
 
 
 class Part(w.VBox):
-    """Widgets that show a state; drawn while they are on screen, and when they come back to it.
+    """Widgets that show a state; drawn while they are on screen, and when they return to the screen.
 
     Args:
-        children: Those with a `refresh` show by themselves what is there at each drawing.
-        on: What is watched: a state, jobs, fields, or one of these with the name of a trait.
+        children: Widgets; those with a `refresh` update themselves at each drawing.
+        on: Objects to watch: a state, jobs, fields, or one of these with the name of a trait.
         title: The part's name.
-        code: Gives the Python lines that do what the part does; copied into a cell, they give the same.
-        records: Gives what a report shows of the part, and None for what isn't there.
+        code: Returns the Python lines that do the same as the part; they can be copied into a cell.
+        records: Returns the records for a report, with None for missing ones.
         prepare: Called before each drawing.
-        shown: Whether it is always on screen.
+        shown: Whether the part is always on screen.
     """
 
     shown = Bool(False, help="Whether it is on screen")
@@ -58,17 +58,17 @@ class Part(w.VBox):
         super().__init__([self.failure, *children])
         self.add_class(f"ck-part-{title.replace(' ', '-').lower()}")
         self._stale = True
-        # Jobs draw too: one after another, so that the last drawing is of the latest state.
+        # Jobs draw too, one after another, so that the last drawing shows the latest state.
         self._drawing = threading.RLock()
         folds = [(one, "selected_index") for one in within(children) if isinstance(one, w.Accordion)]
         for one in (*on, *folds):
             source, names = one if isinstance(one, tuple) else (one, None)
-            # Of a state, whatever changes.
+            # All traits of a state are watched.
             self.watch(source, names or [name for name in _DRAWN if source.has_trait(name)] or All)
         self.shown = shown
 
     def watch(self, source: HasTraits, names: Any, when: Callable[[], bool] = lambda: True) -> None:
-        """Draw when something changes, if a condition holds then."""
+        """Draw when something changes, if a condition holds at that time."""
         source.observe(lambda _: self._on_change() if when() else None, names)
 
     def section(self) -> Section | None:
@@ -89,7 +89,7 @@ class Part(w.VBox):
             try:
                 self._render()
             except Exception as error:
-                # Better no figure than that of an earlier state.
+                # No figure is better than a figure of an earlier state.
                 for widget in within(self.children):
                     if isinstance(widget, FigureView):
                         widget.show(None)
@@ -99,7 +99,7 @@ class Part(w.VBox):
 
     def _render(self) -> None:
         self._prepare()
-        # Figures first: words that are new are never beside a figure that is old.
+        # Figures are drawn first, so that new texts are never beside an old figure.
         widgets = sorted(_unfolded(self.children), key=lambda one: not isinstance(one[0], FigureView))
         for widget, is_open in widgets:
             if hasattr(widget, "refresh"):
@@ -107,7 +107,7 @@ class Part(w.VBox):
 
 
 def _unfolded(widgets: Iterable[w.Widget], is_open: bool = True) -> Iterator[tuple[w.Widget, bool]]:
-    """Yield widgets and all that they hold, and whether they can be seen or are folded away."""
+    """Yield widgets and all widgets in them, and whether these are visible or folded away."""
     for widget in widgets:
         chosen = widget.selected_index if isinstance(widget, w.Accordion) else ...
         for index, child in enumerate(getattr(widget, "children", ())):
@@ -116,12 +116,12 @@ def _unfolded(widgets: Iterable[w.Widget], is_open: bool = True) -> Iterator[tup
 
 
 def within(widgets: Iterable[w.Widget]) -> Iterator[w.Widget]:
-    """Yield widgets and all that they hold."""
+    """Yield widgets and all widgets in them."""
     return (widget for widget, _ in _unfolded(widgets))
 
 
 class Text(w.HTML):
-    """A place for sentences, hidden while there is none; `get` gives them at each drawing of the part.
+    """A place for sentences, hidden while there is none; `get` returns them at each drawing of the part.
 
     Its kind is "text", "hint", "error", "warning" or "good"; its role names it in the page.
     """
@@ -147,7 +147,7 @@ class Text(w.HTML):
         show_if(sentence, self)
 
     def refresh(self, is_open: bool) -> None:
-        """Show the sentences that there are now."""
+        """Show the current sentences."""
         if self._get is not None:
             self.show((self._get() if is_open else "") or "")
 
@@ -155,8 +155,8 @@ class Text(w.HTML):
 class FigureView(w.HTML):
     """A figure, with its label for people who can't see it; hidden while there is none.
 
-    `get` gives a function and its arguments, or a method of a record, that draws the figure, or None. It is
-    called at each drawing of the part, unless it is the one that was called before.
+    `get` returns a function and its arguments, or a method of a record, that draws the figure, or None. At
+    each drawing of the part this is called, unless it is the same as before.
     """
 
     def __init__(self, css_class: str, get: Callable[[], Any] | None = None):
@@ -166,10 +166,10 @@ class FigureView(w.HTML):
         self.show(None)
 
     def show(self, draw: Callable[[], Figure] | None) -> None:
-        """Draw a figure; hide it if there is none. One that can't be drawn leaves no other in its place."""
+        """Draw a figure; hide it if there is none. If drawing fails, no earlier figure stays in its place."""
         drawn = joined()
         self.call: tuple[Any, ...] = ()
-        # A figure leaves 100,000 objects behind: collected at once, they don't hold up a later move.
+        # A figure leaves 100,000 objects behind. Collecting them at once avoids a delay at a later move.
         gc.disable()
         try:
             if draw is not None:
@@ -181,7 +181,7 @@ class FigureView(w.HTML):
             show_if(drawn, self)
 
     def refresh(self, is_open: bool) -> None:
-        """Draw the figure that there is now, if it is another one."""
+        """Draw the current figure, if it has changed."""
         if self._get is not None:
             found = (self._get() if is_open else None) or ()
             call = found if isinstance(found, tuple) else (found.__func__, found.__self__)
@@ -223,7 +223,7 @@ class JobBar(w.VBox):
         self._render()
 
     def _render(self, _: object = None) -> None:
-        # It moves to and fro as long as no share is known.
+        # The bar moves to and fro while the share is unknown.
         share = {"value": f"{self.job.progress:.4f}"} if self.job.progress else {}
         self.bar.value = element("progress", max="1", aria_label="Progress", **share)
         self.cancel_button.disabled = not self.job.running
@@ -233,7 +233,7 @@ class JobBar(w.VBox):
 
 
 def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.VBox:
-    """Show a run: which table it is about, its progress and its result, a warning if it isn't as planned.
+    """Show a run: its table, its progress and its result, with a warning if the result isn't as planned.
 
     `bar` and `role` name the progress and the result in the page; `between` is shown above the result.
     """
@@ -246,7 +246,7 @@ def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.
         return "good" if getattr(job.result, "as_planned", True) else "warning"
 
     result = Text(kind, role, lambda: "" if job.result is None else shown(job.result.facts()))
-    # Why the table can't be read is said above all parts.
+    # If the table can't be read, the reason is shown above all parts.
     progress = live(JobBar(job, bar), lambda: not job.error or job.error != state.opened.error)
     return w.VBox([Text("warning", "other-table", other_table), progress, *between, result])
 
@@ -254,7 +254,7 @@ def outcome(state: Any, job: Job, bar: str, role: str, *between: w.Widget) -> w.
 def button(
     description: str, css_class: str, act: Callable[[], object], *, style: str = "", tooltip: str = ""
 ) -> w.Button:
-    """Make a button that calls `act`; its style is "primary" (filled), "danger" or none."""
+    """Make a button that calls `act`; its style is "primary" (filled), "danger" or ""."""
     made = w.Button(description=description, layout={"width": "auto"}, button_style=style, tooltip=tooltip)
     made.on_click(lambda _: act())
     return made.add_class(css_class)
@@ -266,32 +266,32 @@ def fold(when: Callable[[], object], **places: w.Widget) -> w.Accordion:
 
 
 def script(name: str) -> str:
-    """Return the text of a script: for a path, anywidget would keep each widget for ever."""
+    """Return the text of a script; with a path, anywidget would keep each widget in memory forever."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 class CopyButton(anywidget.AnyWidget):
-    """A button that puts a text into the clipboard."""
+    """A button that copies a text to the clipboard."""
 
     _esm = script("copy.js")
     text = Unicode("", help="The text").tag(sync=True)
 
 
 class Keys(anywidget.AnyWidget):
-    """Lets keys use the page's controls, accordions too; it sends a message once the page is on screen."""
+    """Lets keys use the page's controls and accordions; it sends a message once the page is on screen."""
 
     _esm = script("keys.js")
     tips = Dict(help="The tooltip of each field, by the first class that it was given").tag(sync=True)
 
 
 def absolute(name: str) -> str:
-    """Return a folder's absolute path, so that code runs in any folder; other names as they are."""
+    """Return a folder's absolute path, so that code runs in any folder; other names are unchanged."""
     path = os.path.abspath(name)
     return path if is_folder(path) else name
 
 
 def exact_size(size_bytes: int) -> str | int:
-    """Return a size as text if that says it exactly, else in bytes."""
+    """Return a size as text if the text is exact, else in bytes."""
     text = format_size(size_bytes)
     return text if parse_size(text) == size_bytes else size_bytes
 
@@ -303,7 +303,7 @@ def call(function: str, **options: object) -> str:
 
 
 def python(*lines: str, imports: Iterable[str] = ()) -> str:
-    """Return lines of Python after the imports of the kit and these."""
+    """Return lines of Python after the imports of the kit and `imports`."""
     kit = ["import compaction_kit as ck", *(line for line in imports if "compaction_kit" in line)]
     others = [line for line in imports if line not in kit]
     return "\n\n".join("\n".join(block) for block in (others, kit, lines) if block)

@@ -1,4 +1,4 @@
-"""What the workbench is looking at: one state that every view observes. It knows no widget."""
+"""The state of the workbench, which every view observes; independent of widgets."""
 
 from dataclasses import replace
 from functools import partial
@@ -28,19 +28,19 @@ _LONGEST_WHERE = 40
 
 
 def root_name(root: str | Path | Table) -> str:
-    """Return the folder, the schema or the table to look in, as text."""
+    """Return the name of a folder, schema or table as text."""
     return root.name if isinstance(root, Table) else str(root)
 
 
 class WorkbenchState(Changes):
-    """The open table, what is chosen, and the work under way.
+    """The open table, the chosen inputs, and the running jobs.
 
-    Anybody sets the inputs; `tables`, `skipped`, `opened` and `about` are set only here.
+    Any code may set the inputs; only this module sets `tables`, `skipped`, `opened` and `about`.
     """
 
     root = Unicode("", help="The folder, schema or catalog to look for tables in, or a table")
     where = Unicode("", help="SQL condition on partition columns; empty for all files")
-    # None where what is typed is no size: then there is no plan.
+    # None if the typed text is not a size; then there is no plan.
     min_file_size = Int(GIB, min=1, allow_none=True, help="Files below this size in bytes are rewritten")
     max_file_size = Int(GIB, min=1, allow_none=True, help="The target file size in bytes")
     by_output = Bool(True, help="Whether that is the size of new files, or of a bin, as for OPTIMIZE")
@@ -58,9 +58,9 @@ class WorkbenchState(Changes):
     about = Unicode("", help="The version and the files that are planned, in one line")
 
     def __init__(self, root: str | Path | Table = "", table: Table | None = None):
-        """Open a table, or the one that is found under the root and gains the most from compaction."""
+        """Open a table, or the table under the root that gains the most from compaction."""
         super().__init__()
-        # The minimum as it was chosen, and how often the table was to be read.
+        # The minimum as it was chosen, and how many reads of the table were requested.
         self._chosen_min, self._num_reads = self.min_file_size, 0
         self._given = table
         self.root = root_name(root)
@@ -69,24 +69,24 @@ class WorkbenchState(Changes):
 
     @property
     def input_error(self) -> str:
-        """Why there is no plan for what is typed and chosen, though the table can be planned."""
+        """Why there is no plan for the inputs, although the table can be planned."""
         return self.opened.error if self.opened.table_plan is not None else ""
 
     @property
     def inputs(self) -> Inputs:
-        """The inputs that a plan is made for now."""
+        """The current inputs for a plan."""
         sizes = self.min_file_size, self.max_file_size
         return self.name, self.where, *sizes, self.order, self.budget, self.full, self.by_output
 
     @property
     def can_run(self) -> bool:
-        """Whether there is a plan to run, of the table and the inputs on screen."""
+        """Whether there is a plan to run for the table and the inputs on screen."""
         is_settled = not self.opened.pending and self.opened.inputs == self.inputs
         return self.plan is not None and not self.plan.is_empty and is_settled
 
     @property
     def verdict(self) -> Verdict | None:
-        """What to know of the open table, whatever is chosen for a plan; None as long as that isn't known."""
+        """The verdict on the open table, independent of the plan's inputs; None while it is unknown."""
         opened, error = self.opened, "" if self.input_error else self.opened.error
         return Verdict.of(opened.files, opened.table_plan, error, self.result, self.reads)
 
@@ -96,7 +96,7 @@ class WorkbenchState(Changes):
         self._find()
 
     def _find(self, again: bool = False) -> None:
-        """Look for tables, and open the worst one; `again`, read the one that is open as it is now."""
+        """Look for tables, and open the worst one; with `again`, read the open table again."""
         self.forget("root")
         if "://" not in (root := self.root):
             self.tables = []
@@ -107,19 +107,19 @@ class WorkbenchState(Changes):
             job.report(0.0, f"Looking for tables under {root} …")
             found = attempt(lambda: look_for_tables(root))
             with self.changing:
-                # Not if another root was named meanwhile.
+                # This raises an error if another root was named meanwhile.
                 job.report(1.0, job.message)
                 self._on_found(*found, again)
 
         with self.changing:
-            # A store that can't be reached takes half a minute to say so.
+            # In the background, because an unreachable store takes half a minute to fail.
             self.searching.ask(look, root)
             self.tables, self.name = [], self.name if again else ""
 
     def _on_found(self, found: Discovered | None, error: str, again: bool) -> None:
         self.skipped = explain_skipped(found.skipped) if found else ""
         self.tables = [name for name, _ in found.tables] if found else []
-        # A name that is no folder may be a table in the catalog, or a mistake that gets a sentence.
+        # A name that is not a folder may be a table in the catalog, or a mistake that is explained.
         is_name = found is not None and not self.tables and not is_folder(self.root)
         name = self.tables[0] if len(self.tables) == 1 else self.root if is_name else ""
         stays = again and self.name not in ("", self.root)
@@ -136,7 +136,7 @@ class WorkbenchState(Changes):
             self.survey()
 
     def survey(self) -> None:
-        """Rank the tables, in the background, and open the first one unless one is open by then."""
+        """Rank the tables in the background, and open the first one unless a table is open by then."""
         tables = self.tables
 
         def look(job: Job) -> Survey:
@@ -150,7 +150,7 @@ class WorkbenchState(Changes):
                 return found
             finally:
                 with self.changing:
-                    # If they were looked for again, another survey opens one.
+                    # If tables were searched again meanwhile, another survey opens one.
                     if not self.name and self.tables is tables:
                         self.name = worst
 
@@ -160,10 +160,10 @@ class WorkbenchState(Changes):
     @observe("name")
     def _open(self, _: object = None) -> None:
         with self.changing:
-            # From here on nothing of the table before can be run, whatever fails below.
+            # From here on nothing of the previous table can be run, even if something fails below.
             self.opened, self.about, self.query = Opened(pending=bool(self.name)), "", ""
             self.compared = []
-            # What ended while another table was open is shown when its own is opened again.
+            # A job that ended while another table was open is shown when its own table is opened again.
             for job in (self.running, self.vacuuming, self.restoring):
                 if job.about != self.name:
                     job.forget()
@@ -174,7 +174,7 @@ class WorkbenchState(Changes):
                 table = given if given is not None and given.name == self.name else open_table(self.name)
                 thresholds = table.thresholds()
             except Exception as error:
-                # A folder that does not exist yet is no mistake.
+                # A folder that does not exist yet is not a mistake.
                 missing = isinstance(error, TableNotFoundError)
                 is_new = missing and self.name == self.root and not self.tables
                 self.opened = Opened(error="" if is_new else sentence_of(error))
@@ -197,8 +197,8 @@ class WorkbenchState(Changes):
                 self.opened = opened.planned(self.inputs)
 
     def _lower_minimum(self) -> None:
-        # As `Table.plan_compaction` does: as long as it is above the maximum, or above half of the size of
-        # new files. In another order than size, that is what bins are filled by.
+        # As in `Table.plan_compaction`, the minimum is at most the maximum, or half of the size of new files.
+        # In another order than "size", this size also fills bins.
         chosen, most = self._chosen_min, self.max_file_size
         if not chosen or not most or self.table is None:
             return
@@ -220,31 +220,31 @@ class WorkbenchState(Changes):
             self.loading.start_next(partial(self._load, self.table, self.where, self._num_reads))
 
     def _load(self, table: Table, where: str, number: int, job: Job) -> None:
-        # If reading fails, the files read before stay on screen.
+        # If reading fails, the previous files stay on screen.
         read = Opened(table, self.opened.where, self.files)
         try:
             files = table.files()
             if not where:
                 read = Opened(table, where, files)
                 if self.files is None:
-                    # The files of a table that was just opened are shown before the plan is made.
+                    # The files of a newly opened table are shown before the plan is made.
                     self._show(replace(read, pending=True), number)
             table_plan = self.opened.table_plan
             if not where or table_plan is None or table_plan.source.snapshot is not files.snapshot:
                 planner = table.planner().prepared()
                 table_plan = CompactionPlan.of(planner, table.thresholds(), handle=table.handle)
-            # A predicate that is refused leaves all files, as they are now.
+            # If the predicate is refused, all current files are shown.
             read = replace(read, where="", files=files, table_plan=table_plan)
             planner = table.planner(where).prepared() if where else table_plan.planner
-            # The same files, unless another writer has committed meanwhile: they are drawn already.
+            # Without commits by others meanwhile, these are the same files, which are drawn already.
             is_same = not where and planner.files.snapshot is files.snapshot
             read = replace(read, where=where, files=files if is_same else planner.files, planner=planner)
         except Exception as error:
-            # Nothing of a table that was deleted stays on screen.
+            # Nothing of a deleted table stays on screen.
             known = Opened(table) if isinstance(error, TableNotFoundError) else read
             read = replace(known, error=sentence_of(error))
         read = read.planned(self.inputs)
-        # It may read some files, which takes too long while it is drawn.
+        # The cost may read some files, which takes too long during drawing.
         attempt(lambda: read.plan and read.plan.cost)
         self._show(read, number)
 
@@ -264,7 +264,7 @@ class WorkbenchState(Changes):
             self.opened = read if read.pending or read.inputs == self.inputs else read.planned(self.inputs)
 
     def reload_if_changed(self) -> None:
-        """Read the table again if others have committed to it, or have put it back, in the background."""
+        """Read the table again, in the background, if others have committed to it or put it back."""
 
         def work(_: Job) -> None:
             table, files = self.opened.table, self.opened.files
@@ -279,16 +279,16 @@ class WorkbenchState(Changes):
                 self.loading.start_next(work)
 
     def refresh(self) -> None:
-        """Look again for tables and logs, and read the table that is open as it is now."""
+        """Look again for tables and logs, and read the open table again."""
         self._find(again=True)
 
     def meet_session(self) -> None:
-        """Look in a session that has started for a root that is no folder."""
+        """Look for a root that is not a folder in a session that has started."""
         asks = name_parts(self.root) and active_spark() is not None and not is_folder(self.root)
         if self.table is None and asks:
             self.refresh()
         with self.changing:
-            # Without the start of a session a run takes less time.
+            # The predicted cost changes, because a run doesn't have to start a session any more.
             self.opened = replace(self.opened)
 
     def make_flights(self) -> None:
@@ -307,7 +307,7 @@ class WorkbenchState(Changes):
         self.making.start(work)
 
     def run(self) -> bool:
-        """Run the plan on screen, in the background; returns whether it began."""
+        """Run the plan on screen in the background; returns whether the run began."""
         with self.changing:
             plan = self.plan if self.can_run else None
         if plan is not None:
@@ -315,7 +315,7 @@ class WorkbenchState(Changes):
         job = self.running
 
         def report(done: Progress) -> None:
-            # Before, the pace isn't known.
+            # Before 2 %, the pace is unknown.
             rest = done.seconds * (1 / done.fraction - 1) if done.fraction >= 0.02 else 0
             left = f", about {rest:.0f} s left" if rest else ""
             job.report(done.fraction, f"{done} ({done.seconds:.0f} s{left})")

@@ -1,4 +1,4 @@
-"""What is under the root: the open table and its files, the survey of all tables, the logs of streams."""
+"""The parts about the root: the open table and its files, the survey of all tables, logs of streams."""
 
 import json
 import os
@@ -38,7 +38,7 @@ _NO_LOG = (
 
 
 def recent_tables() -> list[str]:
-    """Return paths and names of the tables opened last, the latest first, but local ones that are gone."""
+    """Return paths and names of the tables opened last, the latest first, without deleted local ones."""
     try:
         kept = json.loads((cache_folder() / "recent.json").read_text(encoding="utf-8"))
         return [name for name in kept if not name.startswith("/") or is_folder(name)]
@@ -47,7 +47,7 @@ def recent_tables() -> list[str]:
 
 
 def remember(name: str) -> None:
-    """Put a local table or one of a catalog before the others; addresses may hold a password or a key."""
+    """Put a local or catalog table before the others; URIs are left out: they may hold a password or key."""
     if "://" in name:
         return
     with suppress(OSError):
@@ -57,7 +57,7 @@ def remember(name: str) -> None:
 
 
 def about_text(state: WorkbenchState) -> Part:
-    """Make a line about the files that are planned."""
+    """Make a line about the files of the plan."""
     about = Text("text", "about", lambda: state.about)
     return Part(about, on=[(state, "about")], shown=True).add_class("ck-line")
 
@@ -101,7 +101,7 @@ def picker(state: WorkbenchState) -> Part:
 
 def _no_table(root: str) -> str:
     missing, name = f"Delta table under {root or 'the current folder'}", ". Name"
-    # A drawing waits for no store.
+    # Remote folders aren't checked, because drawing must not wait for a store.
     if root and "://" not in root and not is_folder(root):
         missing = f"Delta table in {root}" if name_parts(root) else root
         name = ": check the spelling, name"
@@ -109,7 +109,7 @@ def _no_table(root: str) -> str:
 
 
 def files_part(state: WorkbenchState) -> Part:
-    """Show a table's live files: their sizes, the partitions with the most, how much they overlap."""
+    """Show a table's live files: their sizes, the partitions with the most files, and their overlap."""
 
     def some() -> Any:
         return state.files if state.files is not None and state.files.num_files else None
@@ -130,7 +130,7 @@ def files_part(state: WorkbenchState) -> Part:
         files = call("files", where=state.where or None)
         table = f"files = ck.open_table({absolute(state.name)!r}).{files}"
         drawn = (f"files.overlap({column.value!r})", f"files.plot_extents({column.value!r})")
-        # The columns to choose from are those of the table that was open when they were last shown.
+        # The columns to choose from may be those of the previous table.
         is_of_table = state.files is not None and column.value in state.files.data_columns
         return python(table, "files.plot()", "files.by_partition()", *(drawn if is_of_table else ()))
 
@@ -156,14 +156,14 @@ def files_part(state: WorkbenchState) -> Part:
 def ranges_by_column(
     state: WorkbenchState, role: str, drawn: str, say: Callable[[str], Any], draw: Callable[[str], Any]
 ) -> tuple[w.Dropdown, w.VBox]:
-    """Make a dropdown of the columns that have bounds, and a box with it, a text and a figure of one."""
+    """Make a dropdown of the columns with bounds, and a box with the dropdown, a text and a figure."""
     column, offered = fields.dropdown("Column", f"ck-{role}-column", "300px"), list[Files | None]([None])
 
     def chosen() -> Any:
         files = state.files
         if files is not None and files is not offered[0]:
             offered[:] = [files]
-            # Some files have the columns of most, and only all files can show that there are none.
+            # A sample of files usually has the columns; only all files can show that there are none.
             tried = np.linspace(0, files.num_files - 1, min(files.num_files, _MOST_TRIED)).astype(int)
             some = Files(files.snapshot, files.in_snapshot(tried))
             found = (list(filter(these.has_bounds, files.data_columns)) for these in (some, files))
@@ -237,7 +237,7 @@ def _row(row: dict[str, Any], root: str) -> list[list[Any]]:
     keys = [files, small, row["size_bytes"], row["median_size_bytes"], files - fewer, fewer]
     keys.append(last and last.timestamp())
     listed = [[texts[name], key] for name, key in zip(_SHOWN[1:], keys, strict=True)]
-    # The share of small files is drawn too.
+    # The share of small files is also drawn.
     listed[1].append(small)
     return [first, *listed]
 
@@ -285,7 +285,7 @@ def streams_part(state: WorkbenchState) -> Part:
 
 def _find_streams(state: WorkbenchState) -> list[str]:
     root = state.root
-    # Which folders can't be read is said above.
+    # Folders that can't be read are named elsewhere in the page.
     found, _ = look_for_sink_logs(root)
     if root == state.root and state.stream not in found:
         state.stream = next(iter(found), "")

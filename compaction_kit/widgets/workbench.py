@@ -34,10 +34,10 @@ from compaction_kit.widgets.state import WorkbenchState, root_name
 from compaction_kit.widgets.tables import about_text, files_part, picker, streams_part, survey_part
 
 _SIGNS = {"running": "●", "done": "●", "cancelled": "○", "failed": "✕"}
-# Of the facts of a result, those of which the beginning is said in the line below.
+# Facts of a result with a beginning that is shown in the line below.
 _FACTS = {fact: f"{fact} {{}}" for fact in ("version", "deleted", "files", "seconds", "content")}
 _FACTS["seconds"] = "{} s"
-# A cell that is run again shows the workbench that it showed before, with the work that is under way.
+# A cell that is run again shows the same workbench as before, with its running jobs.
 _OF_CELLS: "WeakValueDictionary[str | None, Workbench]" = WeakValueDictionary()
 
 
@@ -46,13 +46,13 @@ def workbench(root: str | Path | Table = "data") -> "Workbench":
 
     Spark starts in the background meanwhile, and compacts a scratch table in the temporary folder, so that
     the first run and the first query are quick. If the cell is run again, it shows the same workbench, with
-    the table that was open and a run that is under way, unless it was closed; another root is taken over.
+    the open table and a running job, unless it was closed; another root is adopted.
 
     Args:
         root: A folder that holds Delta tables, a schema or catalog of the session, or a table.
     """
     shell: Any = get_ipython()
-    # The notebook's cell that is being run, if the front end sends its id.
+    # The id of the running cell, if the front end sends it.
     request = shell.get_parent() if hasattr(shell, "get_parent") else {}
     cell = request.get("metadata", {}).get("cellId")
     bench = _OF_CELLS.get(cell)
@@ -77,19 +77,19 @@ def _start_spark(_: Job) -> SparkSession:
 
 
 def _warm_up(spark: SparkSession) -> None:
-    """Compact, query and restore a scratch table: the first time takes many times as long as the second.
+    """Compact, query and restore a scratch table, because the first time takes many times as long.
 
-    What fails here, the user's own first run says.
+    Errors are ignored here, because the user's own first run shows them.
     """
     cores = spark.sparkContext.defaultParallelism
     with quiet_errors(), tempfile.TemporaryDirectory(prefix="compaction-kit-") as scratch:
         folder = Path(scratch) / "table"
-        # Two files for a task on each core.
+        # Two files per core, for one task on each core.
         rows = spark.range(0, 2 * cores, 1, 2).selectExpr("id", f"id % {cores} AS core")
         rows.write.format("delta").partitionBy("core").save(uri(folder))
         table = open_table(folder, spark)
         plan = table.plan_compaction()
-        # By `plan.run()` its time would be kept for predictions.
+        # `plan.run()` would keep the time for predictions.
         result = run_plan(plan.handle, plan, STRATEGIES, PROOF_READERS)
         RAN.add(result.strategy)
         table.plan_compaction().predict_reads("id = 0")
@@ -97,14 +97,14 @@ def _warm_up(spark: SparkSession) -> None:
 
 
 class Workbench(Page):
-    """A header, a verdict, a rail of parts, the part chosen, and the state in a line below."""
+    """A header, a verdict, a rail of parts, the chosen part, and a line with the state below."""
 
     def __init__(self, state: WorkbenchState):
-        # The root by the cell; another may be named in the page.
+        # The root that the cell gave; the page may name another one.
         self.given = state.root
         self.session, self.writing = Job(), Job()
         self._export = partial(self.writing.start, self._write)
-        # The report was of the table before.
+        # The report was about the previous table.
         state.observe(self.writing.forget, "name")
         self.verdict = verdict_part(state)
         to_run = parts.button("Continue to run", "ck-to-run", lambda: self.go_to("Run"), style="primary")
@@ -115,7 +115,7 @@ class Workbench(Page):
             *(history_part(state), vacuum_part(state), streams_part(state)),
         )
         self.rail = w.ToggleButtons(options=[part.title for part in self.parts], index=1).add_class("ck-rail")
-        # No `w.Stack`: it removes the part that is left, and ipywidgets keeps in the browser what is removed.
+        # Not `w.Stack`: it removes the previous part, and ipywidgets keeps removed parts in the browser.
         self.stack = w.Box(self.parts).add_class("ck-stack")
         self.rail.observe(self._on_rail, "index")
         self.code, self.copy = w.HTML().add_class("ck-code"), parts.CopyButton()
@@ -168,7 +168,7 @@ class Workbench(Page):
             return plan is not None and is_idle and plan.is_empty != compaction
 
         def style() -> str:
-            # One button is filled; these parts have their own, and after a run no step is the one to take.
+            # Only one button is filled: these parts have their own, and after a run no step is recommended.
             return "" if state.result or self.rail.value in ("Plan", "My query", "Run") else "primary"
 
         def undo() -> None:
@@ -177,7 +177,7 @@ class Workbench(Page):
 
         def go(text: str, name: str, part: str, when: Callable[[], object]) -> w.Widget:
             made = parts.button(text, f"ck-next-{name}", lambda: self.go_to(part))
-            # Not hidden where it leads nowhere: that would move the verdict.
+            # Disabled where it leads nowhere, because hiding it would move the verdict.
             return live(made, when, disabled=lambda: self.rail.value == part, button_style=style)
 
         return Part(
@@ -214,7 +214,7 @@ class Workbench(Page):
     def _write(self, _: Job) -> Html:
         opened = None
         while opened is not self.state.opened:
-            # All sections are of one table.
+            # Repeated until all sections are about one table.
             opened = self.state.opened
             sections = [one for part in (self.verdict, *self.parts) if (one := part.section()) is not None]
         file, title = "tables.html", "Tables"
@@ -222,14 +222,14 @@ class Workbench(Page):
             name, version = opened.table.handle.folder_name, opened.files.version
             file, title = f"{name}-v{version}.html", f"{name}, version {version}"
         page = write_report(file, title, *sections)
-        # Voilà is often not on the reader's machine, so that the page holds the file itself.
+        # Voilà often runs on another machine than the reader's, so the page contains the file itself.
         address = f"data:text/html;base64,{base64.b64encode(page.read_bytes()).decode()}"
         link = element("a", "download", download=page.name, href=address)
         return element("div", f"{page.name} is written · ", link, role="status")
 
 
 def _job_line(name: str, job: Job, table: str) -> str:
-    """How a run is or ended, and of which table if that isn't the open one; empty if it never began."""
+    """Return a run's state or end, with its table if that isn't the open one; empty if it never began."""
     said, ended = (job.message, "") if job.running else ("", f" {job.status}")
     if job.status == "done" and job.result is not None:
         facts = job.result.facts()
@@ -237,6 +237,6 @@ def _job_line(name: str, job: Job, table: str) -> str:
         said = " · ".join(_FACTS[fact].format(word) for fact, word in words.items())
     elif job.status in ("idle", "done"):
         return ""
-    # How it ended badly is said where its result would be.
+    # The reason of a failure is shown where the result would be.
     of_other = f" of {job.about}" if job.about not in ("", table) else ""
     return ": ".join(filter(None, (f"{_SIGNS[job.status]} {name}{of_other}{ended}", said)))

@@ -1,7 +1,6 @@
-"""Concatenate Parquet files by copying their pages, and compare what was copied.
+"""Concatenate Parquet files by copying their pages.
 
-`concatenate` runs on executors, which may lack this package: like `arrow.worker` it needs pyarrow and
-NumPy alone.
+`concatenate` runs on executors, which may lack this package, so it needs only Python's standard library.
 """
 
 from compaction_kit.arrow.concat.copying import CannotConcatenate, concatenate

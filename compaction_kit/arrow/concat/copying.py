@@ -1,7 +1,7 @@
-"""Parquet files put one behind another without decoding them: pages are copied, footers merged.
+"""Concatenate Parquet files without decoding them: pages are copied, footers are merged.
 
-The output is "PAR1", the files' pages with their bloom filters, in order, the column indexes of all, their
-offset indexes, and one footer. A file's pages move together, so one number is added to all offsets. Names and
+The output is "PAR1", the files' pages with their bloom filters, in order, all column indexes, all offset
+indexes, and one footer. A file's pages move together, so one number is added to all its offsets. Names and
 field numbers are those of apache/parquet-format's parquet.thrift.
 """
 
@@ -18,7 +18,7 @@ COPY_BYTES = 1 << 20
 # Values of created_by whose statistics or pages readers don't trust (Arrow's ApplicationVersion,
 # parquet-java's CorruptStatistics).
 MISTRUSTED = re.compile(rb"parquet-mr(?! version (1\.[1-9]\d|[2-9]|\d\d))|parquet-cpp(?!-)|$")
-# The last field of each struct that is known here: a later one might be one more offset, or encryption.
+# The last known field of each struct: a later field might be another offset, or encryption.
 _LAST_FIELDS = {
     "FileMetaData": 7,
     "RowGroup": 7,
@@ -30,13 +30,13 @@ _LAST_FIELDS = {
 # Fields of ColumnMetaData: the offsets of the first data page, the index page, the dictionary page and the
 # bloom filter.
 _DATA, _DICTIONARY, _OFFSETS = 9, 11, (9, 10, 11, 14)
-# Fields of ColumnChunk: where its ColumnIndex and its OffsetIndex are; the length follows the offset.
+# Fields of ColumnChunk: the offsets of its ColumnIndex and OffsetIndex; the next field is the length.
 _COLUMN_INDEX, _OFFSET_INDEX = 6, 4
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
 class CannotConcatenate(Exception):
-    """The files can't become one without decoding them; says why in a few words."""
+    """The files can't be concatenated without decoding them; the message says why."""
 
 
 class _Part(NamedTuple):
@@ -52,15 +52,15 @@ def concatenate(paths: Sequence[str], output: str, key_values: Mapping[str, str]
     """Write a Parquet file with the row groups of others, in their order, by copying bytes.
 
     Args:
-        paths: The files, at least one; of different codecs if need be.
-        output: Where to write, where nothing may be yet; if writing fails, nothing is.
+        paths: The files, at least one; their codecs may differ.
+        output: The new file, which must not exist yet; if writing fails, it is deleted.
         key_values: The output's key-value metadata, instead of the files' own.
 
     Returns:
         The number of rows.
 
     Raises:
-        CannotConcatenate: The files don't fit together, or have features that aren't known here.
+        CannotConcatenate: The files don't fit together, or have unknown features.
         OSError: A file is damaged, or can't be read or written.
     """
     parts = [_read_part(path) for path in paths]
@@ -100,7 +100,7 @@ def _read_part(path: str) -> _Part:
 
 
 def _body_end(chunks: Sequence[Struct], footer_start: int) -> int:
-    """Where the page indexes right before the footer begin; without them, where the footer does."""
+    """Return where the page indexes before the footer begin; without indexes, where the footer begins."""
     end = footer_start
     indexes = [_index(chunk, field) for chunk in chunks for field in (_COLUMN_INDEX, _OFFSET_INDEX)]
     for offset, length in sorted(filter(None, indexes), reverse=True):
@@ -115,7 +115,7 @@ def _body_end(chunks: Sequence[Struct], footer_start: int) -> int:
 
 
 def _start(column: Struct) -> int:
-    """Where the pages of a ColumnMetaData begin; some writers write 0 if there is no page."""
+    """Return where the pages of a ColumnMetaData begin; some writers write 0 if there is no page."""
     return min(column[k][1] for k in (_DATA, _DICTIONARY) if k in column and column[k][1])
 
 
@@ -131,7 +131,7 @@ def _known(name: str, fields: Struct) -> Struct:
 
 
 def _check_together(parts: Sequence[_Part]) -> None:
-    # The root of a schema only names the whole, in another way for each writer.
+    # The root of a schema has only a name, which differs between writers.
     with _naming(parts[0].path):
         schemas = [(root.get(5), columns) for root, *columns in (part.footer[2][1][1] for part in parts)]
     if any(schema != schemas[0] for schema in schemas):
@@ -142,7 +142,7 @@ def _check_together(parts: Sequence[_Part]) -> None:
 
 
 def _write_row_groups(parts: Sequence[_Part], out: BinaryIO) -> list[Struct]:
-    """Write all but the footer; returns the RowGroups for it."""
+    """Write everything but the footer; returns the RowGroups for the footer."""
     at = out.write(_MAGIC)
     moved: list[Struct] = []
     indexes: dict[int, list[tuple[Struct, bytes]]] = {_COLUMN_INDEX: [], _OFFSET_INDEX: []}
@@ -164,7 +164,7 @@ def _write_row_groups(parts: Sequence[_Part], out: BinaryIO) -> list[Struct]:
                     group[7] = I16, len(moved)
                 moved.append(group)
         at += part.body_end - len(_MAGIC)
-    # Next to each other and at the end, as readers expect: parquet-rs reads from the first to the last.
+    # Indexes are together at the end, as readers expect: parquet-rs reads from the first to the last one.
     for field, found in indexes.items():
         for chunk, data in found:
             chunk[field], chunk[field + 1] = (chunk[field][0], at), (chunk[field + 1][0], len(data))
@@ -175,7 +175,7 @@ def _write_row_groups(parts: Sequence[_Part], out: BinaryIO) -> list[Struct]:
 def _move(chunk: Struct, shift: int) -> None:
     """Change the offsets in a ColumnChunk."""
     column = chunk[3][1]
-    # The place of a copy of the metadata, which would have old offsets: 0 stands for none.
+    # This field is the place of a copy of the metadata, which would have old offsets: 0 means no copy.
     chunk[2] = I64, 0
     for field in _OFFSETS:
         if field in column and column[field][1]:
@@ -183,7 +183,7 @@ def _move(chunk: Struct, shift: int) -> None:
 
 
 def _moved_index(data: bytes, shift: int) -> bytes:
-    """An OffsetIndex after its pages have moved: PageLocation.offset is from the file's start."""
+    """Return an OffsetIndex for moved pages: PageLocation.offset counts from the file's start."""
     index, _ = decode(data)
     for location in _known("OffsetIndex", index)[1][1][1]:
         _known("PageLocation", location)
@@ -194,7 +194,7 @@ def _moved_index(data: bytes, shift: int) -> bytes:
 def _copy(file: BinaryIO, out: BinaryIO, start: int, stop: int) -> None:
     out.flush()
     copy = getattr(os, "copy_file_range", None)
-    # Perhaps it can't copy between these file systems; other errors are raised below.
+    # copy_file_range may not work between these file systems; other errors are raised below.
     with contextlib.suppress(OSError):
         while copy and start < stop and (copied := copy(file.fileno(), out.fileno(), stop - start, start)):
             start += copied
@@ -222,7 +222,7 @@ def _merged(parts: Sequence[_Part], row_groups: list[Struct], key_values: Mappin
         merged[5] = LIST, (STRUCT, pairs)
     if 6 in first:
         merged[6] = first[6]
-    # The column orders say how to read statistics: without them, readers don't use those.
+    # Column orders say how to read statistics; without them, readers don't use the statistics.
     if 7 in first and all(part.footer.get(7) == first[7] for part in parts):
         merged[7] = first[7]
     with _naming(parts[0].path):

@@ -1,12 +1,12 @@
 """Thrift's compact protocol, as Parquet's footers and page indexes use it (thrift-compact-protocol.md).
 
-A struct is a dict of (type, value) by field number, a list an (element type, values) pair, so that what was
-decoded and not changed is encoded to the same bytes.
+A struct is a dict of (type, value) by field number, a list an (element type, values) pair, so that unchanged
+values are encoded to the same bytes.
 """
 
 from typing import Any
 
-# A boolean is its type within a struct, and a byte within a list.
+# A boolean is encoded as its type within a struct, and as a byte within a list.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, _, _, STRUCT = range(1, 13)
 _WIDTHS = {BYTE: 1, DOUBLE: 8}
 
@@ -14,11 +14,11 @@ Struct = dict[int, tuple[int, Any]]
 
 
 def decode(data: bytes, pos: int = 0, kind: int = STRUCT) -> tuple[Any, int]:
-    """Decode a value; returns it, and where it ends.
+    """Decode a value; returns the value, and the position of its end.
 
     Raises:
         IndexError: The data end too early.
-        ValueError: It has a type that Parquet doesn't use.
+        ValueError: The data have a type that Parquet doesn't use.
     """
     if I16 <= kind <= I64:
         number, pos = _varint(data, pos)

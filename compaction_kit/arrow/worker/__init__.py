@@ -1,7 +1,6 @@
-"""What runs on executors. They need pyarrow and not this package: its code is sent by value.
+"""The code that runs on executors. They need pyarrow but not this package: the code is sent by value.
 
-No module in here imports anything of the rest but `arrow.concat`, and modules import single names from one
-another.
+Modules in here import only `arrow.concat` from the rest of the package, and single names from one another.
 """
 
 from compaction_kit.arrow.worker.content import Content, read_content

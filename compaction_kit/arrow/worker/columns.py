@@ -1,6 +1,6 @@
 """The columns of a table's data files, and rows fitted to the table's types.
 
-Constants are columns of one value: partition columns, as the log has them. Delta writes them to data files,
+Constants are columns of one value: partition columns, with the log's values. Delta writes them to data files,
 last and in the order of `partitionColumns`, and reads them from the log (see
 `refusals.has_partition_columns`). Older files, and those of other writers, lack them.
 """
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 class Refused(Exception):
-    """A file holds what can't be rewritten faithfully; the message says what."""
+    """A file can't be rewritten faithfully; the message says why."""
 
 
 class Columns:
@@ -20,9 +20,9 @@ class Columns:
     Attributes:
         plain: The schema of outputs, by physical names.
         schema: The columns that are read; leaves at `in_dictionaries` stay dictionaries.
-        constants: The columns after them that have one value each; texts are dictionaries.
-        output: Both.
-        leaves: The leaf columns of both, by their path in Parquet.
+        constants: The columns after `schema` that have one value each; texts are dictionaries.
+        output: The columns of `schema` and `constants`.
+        leaves: The leaf columns of `output`, by their path in Parquet.
         in_dictionaries: The text columns that stay dictionaries, by their path in Parquet.
     """
 
@@ -41,7 +41,7 @@ class Columns:
         self.output = pa.schema([*self.schema, *self.constants])
 
     def leaving(self, in_dictionaries: Collection[str]) -> "Columns":
-        """Return the same columns, of which more stay dictionaries."""
+        """Return the same columns, with more text columns that stay dictionaries."""
         left = self.in_dictionaries.union(in_dictionaries)
         return Columns(self.plain, self.constants.names, left)
 
@@ -49,7 +49,7 @@ class Columns:
         """Return the table's columns that a file has.
 
         Raises:
-            Refused: The file has one under a name of another case, which Spark takes for the same.
+            Refused: The file has a column with a name of another case, which Spark treats as the same.
         """
         have, known = set(found.names), set(self.schema.names)
         alike = {name.lower(): name for name in known}
@@ -91,7 +91,7 @@ def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def has_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Return whether a type, or one within it, is wanted."""
+    """Return whether a type, or a type within it, is wanted."""
     inner = (kind.field(i).type for i in range(kind.num_fields))
     return is_wanted(kind) or any(has_type(one, is_wanted) for one in inner)
 
@@ -137,7 +137,7 @@ def _cast(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return a type that is the same for all types between which a cast changes no value."""
+    """Return one type for all types that can be cast to one another without changing a value."""
     types = pa.types
     if types.is_dictionary(kind):
         return _plain(kind.value_type)
@@ -156,7 +156,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def with_constants(rows: pa.Table, constants: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
-    """Append constant columns, given as arrays of length 1; `schema` is the result's."""
+    """Append constant columns, given as arrays of length 1; `schema` is the result's schema."""
     values = [value.cast(schema.field(name).type)[0] for name, value in constants.items()]
     columns = [*rows.columns, *(pa.repeat(value, len(rows)) for value in values)]
     return pa.Table.from_arrays(columns, schema=schema)

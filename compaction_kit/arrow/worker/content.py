@@ -1,8 +1,8 @@
 """The content of data files as DuckDB reads it: its Parquet reader shares no code with pyarrow or Spark.
 
-Each row is hashed over all columns, and the hashes of all rows are summed, in whatever order they are read.
-DuckDB's own hash doesn't distinguish the signs of zeros, the ends of lists in lists, nulls in lists and
-structs, some long texts that differ in two bytes, and some wide decimals; the hash here does.
+Each row is hashed over all columns, and the hashes of all rows are summed, so the order of reading doesn't
+matter. DuckDB's own hash doesn't distinguish the signs of zeros, the ends of lists in lists, nulls in lists
+and structs, some long texts that differ in two bytes, and some wide decimals; the hash here does.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from compaction_kit.arrow.worker.rewrite import first_line, spare_modules
 from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, int64_array, read_vectors
 
 _SALT = 0x5EED
-# No column is called so.
+# No column has one of these names.
 _PATH, _ROW = "path of the file, for compaction_kit", "number of the row, for compaction_kit"
 _DELETED = "deleted rows"
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -35,12 +35,12 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
-# DuckDB reads this many rows at once, whatever is in their lists, and takes some 70 bytes a value to hash
-# them, most of which its limit of memory doesn't count.
+# DuckDB reads this many rows at once, however long their lists are, and hashing takes about 70 bytes per
+# value, most of which its memory limit doesn't count.
 _BATCH_ROWS, _MOST_VALUES = 2048, 8 << 20
-# Of longer texts, every 256th pair that differs in the 8th and 16th byte alone has equal hashes in DuckDB.
+# For longer texts, 1 in 256 pairs that differ only in the 8th and 16th byte has equal hashes in DuckDB.
 _MOST_BYTES = 12
-# Of decimals with more digits, DuckDB hashes two halves and XORs the hashes: 0 for 0.00, and for -0.01.
+# For decimals with more digits, DuckDB XORs the hashes of two halves: 0 for 0.00, and for -0.01.
 _MOST_DIGITS = 18
 _TYPES = {
     pa.string(): "VARCHAR",
@@ -59,9 +59,9 @@ _TYPES = {
 
 
 class Content(NamedTuple):
-    """The rows that some files of one side and partition hold, and the sums of two hashes of each row.
+    """The number of rows in files of one side and partition, and the sums of two hashes of each row.
 
-    `failure` says why they aren't known; "" if they are.
+    `failure` says why they are unknown; "" if they are known.
     """
 
     side: int = 0
@@ -81,11 +81,11 @@ def read_content(
 ) -> Iterator[tuple[Any, ...]]:
     """Read chunks of files, and yield the content of each partition in them, up to the first failure.
 
-    Chunks have the number of a side, and its files that are read together, as tuples of `copied.DataFile`'s
-    fields, one alone if it has ranges; results are tuples of `Content`'s. `schema` has the columns to read,
-    by physical names, serialized; `report` is called with the bytes of each chunk that is done; `files` is
-    the file system of a table that isn't on a local disk; `checks_types` is whether files may have other
-    types, which DuckDB casts and Spark refuses.
+    A chunk is the number of a side, and files to read together, as tuples of `copied.DataFile`'s fields; a
+    file with ranges is alone. Results are tuples of `Content`'s fields. `schema` has the columns to read, by
+    physical names, serialized; `report` is called with the bytes of each chunk that is done; `files` is the
+    file system of a table that isn't on a local disk; `checks_types` says whether files may have other types,
+    which DuckDB casts and Spark refuses.
     """
     spare_modules()
     try:
@@ -97,7 +97,7 @@ def read_content(
     storage = Storage(files)
     try:
         with duckdb.connect(config=_SETTINGS) as connection:
-            # INT96 names no time zone, and is in this one.
+            # INT96 has no time zone, and is in UTC.
             connection.execute("SET TimeZone = 'UTC'")
             for side, found in chunks:
                 partitions, places, sizes, descriptors, (ranges, *_) = zip(*found, strict=True)
@@ -118,7 +118,7 @@ def read_content(
 
 
 def _deleted(vectors: Mapping[str, Vector], storage: Storage) -> pa.Table:
-    """Return the deleted rows of files, by the path of each and the row's number."""
+    """Return the deleted rows of files, as the file's path and the row's number."""
     bitmaps = read_vectors(vectors, storage)
     rows = [deleted_rows(bitmaps[path], vector) for path, vector in vectors.items()]
     numbers = np.repeat(np.arange(len(rows)), [len(one) for one in rows])
@@ -144,7 +144,7 @@ def _contents(
 
 
 def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> None:
-    """Refuse dates and times of the hybrid calendar, which Spark converts as it reads, and DuckDB doesn't."""
+    """Refuse dates and times of the hybrid calendar, which Spark converts and DuckDB doesn't."""
     if not any(has_type(kind, pa.types.is_temporal) for kind in columns.types):
         return
     query = "SELECT DISTINCT file_name, key, value FROM parquet_kv_metadata(?) WHERE key <> 'ARROW:schema'"
@@ -157,7 +157,7 @@ def _check_calendar(connection: Any, paths: list[str], columns: pa.Schema) -> No
 
 
 def _check_types(paths: Iterable[str], columns: pa.Schema) -> None:
-    """Refuse columns of another type, or under a name of another case."""
+    """Refuse columns of another type, or with a name that differs in case."""
     known = Columns(columns)
     for path in paths:
         types = pq.ParquetFile(path, coerce_int96_timestamp_unit="us").schema_arrow
@@ -170,7 +170,7 @@ def _check_lists(paths: list[str], columns: pa.Schema) -> None:
     kinds = pa.types.is_list, pa.types.is_map
     if not any(has_type(column, kind) for column in columns.types for kind in kinds):
         return
-    # DuckDB takes more than twice as long for footers.
+    # pyarrow reads footers more than twice as fast as DuckDB.
     for metadata in map(pq.read_metadata, paths):
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             most = sum(group.column(i).num_values for i in range(group.num_columns))
@@ -184,8 +184,8 @@ def content_query(
 ) -> str:
     """Return SQL with one parameter, a list of paths, for each path's number of rows and sums of two hashes.
 
-    Columns that a file lacks are null, as for Delta's readers. `has_deleted`: `_DELETED` has rows that
-    don't count. `ranges`: only these rows count; DuckDB doesn't read row groups without any of them.
+    Columns that a file lacks are null, as for Delta's readers. With `has_deleted`, the rows in `_DELETED`
+    don't count. With `ranges`, only these rows count; DuckDB doesn't read row groups without such rows.
     """
     path = _quoted(_PATH)
     values = [part for field in columns for part in _parts(_quoted(field.name), field.type)]
@@ -206,14 +206,14 @@ def content_query(
         counted = (f"file_row_number BETWEEN {first} AND {end - 1}" for first, end in ranges)
         source += f" WHERE {' OR '.join(counted)}"
     rows = f"SELECT {path}, hash({', '.join(values)}) AS row_hash FROM {source}"
-    # Hashed once more: DuckDB's hash of several values is the XOR of their hashes, and the sums of such
-    # hashes are equal for some rows with swapped values.
+    # Hashed once more, because DuckDB's hash of several values is the XOR of their hashes, and the sums of
+    # such hashes are equal for some rows with swapped values.
     sums = f"sum(hash(row_hash)), sum(hash(row_hash, {_SALT}))"
     return f"SELECT {path}, count(*), {sums} FROM ({rows}) GROUP BY ALL"
 
 
 def _parts(value: str, kind: pa.DataType) -> list[str]:
-    """Return what to hash of a value, so that different values have different hashes."""
+    """Return the SQL values to hash for a value, so that different values have different hashes."""
     if pa.types.is_floating(kind):
         return [value, f"signbit({value}) AND {value} = 0"]
     if pa.types.is_struct(kind):
@@ -234,12 +234,12 @@ def _parts(value: str, kind: pa.DataType) -> list[str]:
 
 
 def _hashes(items: str, parts: list[str]) -> str:
-    # Of lists in lists, an inner item hides the outer one.
+    # In lists of lists, an inner `item` hides the outer one.
     return f"list_transform({items}, lambda item: hash({', '.join(parts)}))"
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return DuckDB's name of a type of Arrow."""
+    """Return DuckDB's name of an Arrow type."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if pa.types.is_struct(kind):

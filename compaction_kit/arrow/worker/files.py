@@ -1,8 +1,9 @@
-"""How executors reach files: a `pyarrow.fs.FileSystem`, and the system's own calls where a disk is local.
+"""Access files on executors by a `pyarrow.fs.FileSystem`, and on local disks by the system's own calls.
 
-A place is an absolute path on a local disk, or a URI as Hadoop has it, with nothing encoded. Hadoop keeps
-checksums beside files on local disks (org.apache.hadoop.fs.ChecksumFileSystem): `.<name>.crc` holds "crc", a
-zero byte, the number of bytes per checksum, and the CRC-32 of each such piece of the file, big-endian.
+A place is an absolute path on a local disk, or a URI in Hadoop's form, without encoded characters. Hadoop
+keeps checksums beside files on local disks (org.apache.hadoop.fs.ChecksumFileSystem): `.<name>.crc` holds
+"crc", a zero byte, the number of bytes per checksum, and the CRC-32 of each such piece of the file,
+big-endian.
 """
 
 import contextlib
@@ -19,24 +20,23 @@ from typing import Any, BinaryIO, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 
-# Requests that a task has in flight at most, and how often each is tried where a store is busy: 6 tries take
-# 5 to 20 s.
+# The most requests of a task at once, and tries of a request to a busy store: 6 tries take 5 to 20 s.
 MOST_REQUESTS, MOST_TRIES = 128, 6
 # On a local disk, files of at most this many bytes are read whole, this many bytes and files ahead.
 SMALL_BYTES, _AHEAD_BYTES, _AHEAD_FILES = 4 << 20, 8 << 20, 64
 # Local files of fewer bytes on average are not read ahead.
 _TINY_BYTES = 256 << 10
-# On a store each read takes a while, so that more is read at once.
+# Each read from a store takes a while, so more is read at once.
 STORED_SMALL_BYTES, _STORED_AHEAD_BYTES, _BLOCK_BYTES = 16 << 20, 64 << 20, 8 << 20
 # On a store, tasks' bins of at most this many bytes together are rewritten at once.
 _BINS, _BINS_BYTES = 8, 16 << 20
-# Of local files that aren't read whole, each column is read ahead by this many bytes: else all columns of a
-# row group are read before the first row is decoded.
+# In local files that aren't read whole, each column is read ahead by this many bytes; otherwise all columns
+# of a row group would be read before the first row is decoded.
 _BUFFER_BYTES = 1 << 20
-# Readers go by the number of bytes per checksum, so outputs get larger pieces than Hadoop's 512 bytes.
+# Readers use the file's own bytes per checksum, so outputs can have larger pieces than Hadoop's 512 bytes.
 _MAGIC, _PIECE_BYTES, _SUMMED_BYTES = b"crc\0", 1 << 16, 1 << 20
 
-# A place, and the bytes of the file there.
+# A place, and the size in bytes of the file.
 Input = tuple[str, int]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,7 +46,7 @@ class Storage:
     """Reads and writes a table's files; `reading` are options of a ParquetFile."""
 
     def __init__(self, files: fs.FileSystem | None = None):
-        """Take None for local disks."""
+        """`files` is None for local disks."""
         self.is_local = files is None
         self._threads = 1 if files is None else MOST_REQUESTS
         self._pool = ThreadPoolExecutor(self._threads)
@@ -56,18 +56,18 @@ class Storage:
             self.reading: dict[str, Any] = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False}
             return
         self._ahead_bytes, self._small_bytes = _STORED_AHEAD_BYTES, STORED_SMALL_BYTES
-        # A row group's columns come in few requests, at once.
+        # A row group's columns are read in a few requests, at once.
         self.reading = {"buffer_size": 0, "pre_buffer": True}
-        # A file system has as many connections as there are I/O threads when it is made.
+        # A file system uses as many connections as there are I/O threads when it is made.
         pa.set_io_thread_count(max(self._threads, pa.io_thread_count()))
         self._system = _made_again(files)
 
     def is_there(self, place: str) -> bool:
-        """Return whether a file or folder is there."""
+        """Return whether a file or folder exists."""
         return bool(self._system.get_file_info(_key(place)).type != fs.FileType.NotFound)
 
     def status(self, place: str) -> tuple[int, int]:
-        """Return the bytes of a file, and when it was written, in milliseconds since 1970."""
+        """Return a file's size in bytes, and its modification time in milliseconds since 1970."""
         found = self._system.get_file_info(_key(place))
         if not found.is_file:
             raise FileNotFoundError(f"{place} is gone, though it was written")
@@ -78,12 +78,12 @@ class Storage:
         return self._system.open_input_file(_key(place))
 
     def create(self, place: str) -> pa.NativeFile:
-        """Open a new file; an object is there when it is closed, also by an error."""
+        """Open a new file; an object exists once it is closed, even by an error."""
         return self._system.open_output_stream(_key(place))
 
     @contextlib.contextmanager
     def writing(self, place: str, at_once: bool) -> Iterator[pa.NativeFile]:
-        """Give what to write a new file to, perhaps at once at the end; none is left after an error."""
+        """Yield a stream to write a new file, perhaps at once at the end; no file is left after an error."""
         try:
             with pa.BufferOutputStream() if at_once else self.create(place) as sink:
                 yield sink
@@ -95,7 +95,7 @@ class Storage:
             raise
 
     def delete(self, place: str) -> None:
-        """Delete a file as far as that can be: the driver looks for what is left."""
+        """Delete a file if possible; the driver looks for files that are left."""
         with contextlib.suppress(OSError, pa.ArrowException):
             self._system.delete_file(_key(place))
 
@@ -111,7 +111,7 @@ class Storage:
                 size = size_bytes
             chunks[-1].append((place, size_bytes))
         if self.is_local and sum(size for _, size in inputs) < _TINY_BYTES * len(inputs):
-            # A thread gains less than it takes to wait for Python's lock.
+            # Threads would gain less time than they would spend waiting for Python's lock.
             for chunk in chunks:
                 yield from self._load(chunk)
             return
@@ -159,7 +159,7 @@ class Storage:
 
     @contextlib.contextmanager
     def on_disk(self, inputs: Sequence[Input]) -> Iterator[list[str]]:
-        """Give local paths of files, of objects those of copies that are deleted at the end."""
+        """Yield local paths of files; objects are copied, and the copies are deleted at the end."""
         if self.is_local:
             yield [place for place, _ in inputs]
             return
@@ -184,7 +184,7 @@ class Storage:
     def each(
         self, work: Callable[[Item], Result], items: Sequence[Item], sizes: Sequence[int]
     ) -> Generator[Result]:
-        """Work on items of given bytes, and yield the results in turn.
+        """Work on items of given sizes in bytes, and yield the results in order.
 
         On a store most of the time is waiting, so several small items are worked on at once.
         """
@@ -231,7 +231,7 @@ def _sums(file: BinaryIO, size: int) -> Iterator[bytes]:
 def _made_again(files: fs.FileSystem) -> fs.FileSystem:
     if not isinstance(files, fs.S3FileSystem):
         return pickle.loads(pickle.dumps(files))
-    # Pickled, it loses how often a request is tried.
+    # Pickling loses the number of tries of a request.
     _, (options,) = files.__reduce__()
     return fs.S3FileSystem(**options, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=MOST_TRIES))
 
@@ -253,7 +253,7 @@ def _in_turn(
     most_items: int,
     most_bytes: int,
 ) -> Generator[Result]:
-    """Work on items in threads, on at most this many and their bytes at once, or on a larger item alone."""
+    """Work on items in threads; limits their number and bytes at once, and works on a larger item alone."""
     waiting = deque(zip(items, sizes, strict=True))
     working: deque[tuple[Future[Result], int]] = deque()
     held = 0

@@ -1,8 +1,8 @@
-"""The rows of data files, in order and in bounded memory.
+"""Read the rows of data files, in order and in bounded memory.
 
-A few kilobytes may be gigabytes of rows: a dictionary holds each value once, and runs are stored as their
-length. What is surely small is decoded at once. Other files are read in batches, their texts as dictionaries
-where they are stored so; texts that are far larger than their dictionaries are written as they were read.
+A few kilobytes may hold gigabytes of rows: a dictionary holds each value once, and runs are stored as their
+length. Rows that are certainly small are decoded at once. Other files are read in batches, with stored
+dictionaries of texts; texts far larger than their dictionaries are written as dictionaries too.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,18 +16,18 @@ from compaction_kit.arrow.worker.columns import Columns, Refused, all_leaves, fi
 from compaction_kit.arrow.worker.files import Input, Storage
 from compaction_kit.arrow.worker.vectors import Vector, deleted_rows, live_rows, read_vectors, with_row_ids
 
-# Files whose rows take no more are decoded at once, those of others in batches of about these bytes.
+# Files are decoded at once up to this size of their rows, others in batches of about this size.
 DECODED_AT_ONCE, BATCH_BYTES = 128 << 20, 8 << 20
-# Rows may be of very different sizes, and are held more than once while they are written.
+# Rows may differ much in size, and are held more than once while they are written.
 MOST_BATCH_BYTES, MOST_ROWS = 128 << 20, 1 << 16
-# Texts stay in dictionaries if they take this many times as much without.
+# Texts stay in dictionaries if they would take this many times as much memory without.
 _FAR_LARGER = 4
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
-# Texts have an offset each, decimals 128 bits however they are stored, values in lists two levels of 16 bits.
+# In memory each text has an offset, a decimal has 128 bits, and a value in a list two levels of 16 bits.
 _TEXT, _OFFSET_BYTES, _DECIMAL_BYTES, _LEVEL_BYTES = "BYTE_ARRAY", 4, 16, 4
 _DICTIONARIES, _SHARED_PREFIXES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}, "DELTA_BYTE_ARRAY"
-# Footers with one of these keys have dates or times in the old calendar, and so have those of Spark before
-# 3.1 (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
+# Files with one of these footer keys have dates or times in the old calendar, like files of Spark before 3.1
+# (DataSourceUtils, datetimeRebaseSpec and int96RebaseSpec).
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _VERSION, _FIRST_OF_TODAY = b"org.apache.spark.version", (3, 1)
 
@@ -37,23 +37,23 @@ class RewriteTask(NamedTuple):
 
     Attributes:
         number: The bin's number.
-        part: Which of the bin's parts it is.
-        parts: How many the bin has.
+        part: The number of the part in the bin.
+        parts: The number of the bin's parts.
         joins: Whether the inputs are the outputs of all parts.
-        inputs: Places, as `files` has them, with the bytes of each.
-        output: What the output's place begins with. Each try of a task ends it differently, so that two of
-            them never write to one file.
-        lease: The place of a file that is deleted as soon as outputs are of no use any more.
-        schema: Of the output, serialized: the columns of `constants` last.
-        constants: The columns that aren't read from the inputs, and the value of all rows in an array of
-            length 1: partition columns, as the log has them.
-        has_years: Whether the log's statistics show that all timestamps are of the years 1 to 9999.
+        inputs: Places, as in `files`, each with the file's size in bytes.
+        output: The prefix of the output's place. Each attempt of a task adds another suffix, so two attempts
+            never write to one file.
+        lease: The place of a file that is deleted as soon as outputs are no longer needed.
+        schema: The output's schema, serialized, with the columns of `constants` last.
+        constants: The columns that aren't read from the inputs, each with its value for all rows in an array
+            of length 1: partition columns, with the log's values.
+        has_years: Whether the log's statistics show that all timestamps are in the years 1 to 9999.
         needs_version: Whether to refuse files that don't name Spark's release, because they may have dates
             that Spark refuses.
         footer: The output's key-value metadata.
         vectors: Deletion vectors, as tuples of `Vector`'s fields, by the input's place.
-        row_ids: For each input of a table that tracks rows, by its place: the columns for row ids and row
-            commit versions, with the id of the first row, and the version of rows that have none there.
+        row_ids: For each input of a table with row tracking, by its place: the columns for row ids and row
+            commit versions, with the first row's default id, and the rows' default version.
     """
 
     number: int
@@ -78,14 +78,14 @@ class RewriteTask(NamedTuple):
 
 
 class Codec(NamedTuple):
-    """What pyarrow calls a codec, the level that Spark uses, and the end of a file's name."""
+    """pyarrow's name of a codec, the level that Spark uses, and the suffix of a file's name."""
 
     name: str
     level: int | None
     suffix: str
 
 
-# By the names that pyarrow gives in footers.
+# Codecs by the names that pyarrow gives for footers.
 _CODECS = {
     "UNCOMPRESSED": Codec("none", None, "parquet"),
     "SNAPPY": Codec("snappy", None, "snappy.parquet"),
@@ -104,7 +104,7 @@ class TextsFound(Exception):
 
 
 class _Leaf(NamedTuple):
-    """A leaf column: its number, its path, whether it holds texts, and bytes per value beside those."""
+    """A leaf column: its number, its path, whether it holds texts, and bytes per value besides texts."""
 
     number: int
     path: str
@@ -113,7 +113,7 @@ class _Leaf(NamedTuple):
 
 
 class FileReader:
-    """Reads a task's files; `codec` is the first file's, or Spark's default if that has no rows."""
+    """Reads a task's files; `codec` is that of the first file, or Spark's default if it has no rows."""
 
     codec: Codec
 
@@ -135,7 +135,7 @@ class FileReader:
 
         Raises:
             Refused: A file can't be rewritten faithfully.
-            TextsFound: Texts are far larger than their dictionaries, and don't stay in them.
+            TextsFound: Texts are far larger than their dictionaries, and aren't kept as dictionaries yet.
             OSError, ArrowException: A file can't be read.
         """
         marked, row_ids = self.task.vectors, self.task.row_ids
@@ -159,22 +159,22 @@ class FileReader:
             except pa.ArrowNotImplementedError as error:
                 raise Refused(f"pyarrow can't read a file ({error})") from error
             except (OSError, pa.ArrowException) as error:
-                # pyarrow doesn't say of which file.
+                # pyarrow's message doesn't name the file.
                 raise error if path in str(error) else OSError(f"{path} can't be read: {error}") from error
 
     def opened(self, path: str, data: bytes | None = None) -> pq.ParquetFile:
-        """Open a file, of which the bytes may have been read, and check its calendar and its columns.
+        """Open a file, or `data` if its bytes were read, and check its calendar and its columns.
 
         Raises:
-            Refused: It can't be rewritten faithfully.
+            Refused: The file can't be rewritten faithfully.
         """
         file = self._open(path, data)
-        # Also where another file has decided the output's: Spark may be unable to read this one.
+        # Every file's codec is checked, because Spark may be unable to read it; the output has the first one.
         codec = _codec_of(file.metadata)
         if self._footer is None:
             self.codec = codec
         is_known = (file.metadata.metadata or {}) == self._footer and file.schema.equals(self._schema)
-        # Schemas in Parquet are compared without the names of structs.
+        # Comparing Parquet schemas ignores the names of structs.
         if not (is_known and (self._is_flat or file.schema_arrow.equals(self._types, check_metadata=True))):
             self._learn(file)
         return file
@@ -225,7 +225,7 @@ class FileReader:
                 yield null_rows(self.columns.schema, min(MOST_ROWS, metadata.num_rows - start))
             return
         is_small, batch_rows, unsure = self._decoding(metadata)
-        # No batches for a small file: that is slower.
+        # Without batches, which are slower for a small file.
         if is_small and data is not None and metadata.num_rows <= MOST_ROWS:
             yield file.read(columns=self._selected, use_threads=False)
             return
@@ -239,9 +239,9 @@ class FileReader:
                 yield fitted(batch, self.columns.schema)
 
     def _decoding(self, metadata: pq.FileMetaData) -> tuple[bool, int, set[str]]:
-        """Return whether all rows are small, how many to decode at once, and the texts that may be large."""
+        """Return whether all rows are small, how many to decode at once, and which texts may be large."""
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        # Each value takes no more than all pages, and no less than its column's width.
+        # An upper limit: no row takes more than all pages, plus the widths of its columns.
         rough = sum(group.num_rows * (group.total_byte_size + self._width) for group in groups)
         if self._is_flat and rough <= DECODED_AT_ONCE:
             return True, MOST_ROWS, set()
@@ -254,7 +254,7 @@ class FileReader:
                 chunk = group.column(leaf.number)
                 size += chunk.num_values * leaf.width
                 if leaf.is_text:
-                    # All texts are in the pages, if each is written out, and else each of them is.
+                    # Plain pages hold all texts; pages with dictionaries or prefixes hold each distinct text.
                     size += chunk.total_uncompressed_size
                     encodings = set(chunk.encodings)
                     if encodings & (_DICTIONARIES | {_SHARED_PREFIXES}):
@@ -270,8 +270,8 @@ class FileReader:
         return total <= DECODED_AT_ONCE and not unsure, batch_rows, unsure
 
     def _batches(self, file: pq.ParquetFile, batch_rows: int) -> Iterator[pa.Table]:
-        # Each row group by itself: what is buffered is held until the last one is read, and texts in lists
-        # can't come from several dictionaries.
+        # One row group at a time: buffers are held until the last row group is read, and texts in lists can't
+        # come from several dictionaries.
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(batch_rows, row_groups=[group], columns=self._selected):
                 if batch.nbytes > MOST_BATCH_BYTES:
@@ -282,7 +282,7 @@ class FileReader:
 def _leaves_of(schema: pq.ParquetSchema, columns: Collection[str]) -> list[_Leaf]:
     found = []
     for number, leaf in enumerate(map(schema.column, range(len(schema)))):
-        # A column's own name may have a dot.
+        # A column's own name may contain a dot.
         if leaf.path in columns or leaf.path.split(".", 1)[0] in columns:
             is_text, is_decimal = leaf.physical_type == _TEXT, leaf.logical_type.type == "DECIMAL"
             width = _DECIMAL_BYTES if is_decimal else _WIDTHS.get(leaf.physical_type, leaf.length)
@@ -293,7 +293,7 @@ def _leaves_of(schema: pq.ParquetSchema, columns: Collection[str]) -> list[_Leaf
 
 
 def _check_texts(rows: pa.Table, columns: Collection[str]) -> None:
-    """Raise TextsFound if texts that were read as dictionaries take too much to be decoded."""
+    """Raise TextsFound if texts that were read as dictionaries take too much memory to be decoded."""
     names = {path.split(".", 1)[0] for path in columns}
     large = set()
     for path, leaf in all_leaves(rows.select([name for name in rows.column_names if name in names])):
@@ -318,7 +318,7 @@ def _codec_of(metadata: pq.FileMetaData) -> Codec:
 
 
 def legacy_sign(footer: Mapping[bytes, bytes]) -> str | None:
-    """Return the sign in a footer's key-value metadata that dates may be of the old calendar, if any."""
+    """Return the key or the release in a footer that shows that dates may be of the old calendar, if any."""
     marks = [key.decode() for key in _LEGACY if key in footer]
     version = footer.get(_VERSION, b"").decode()
     numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]

@@ -1,4 +1,4 @@
-"""Rows in, one Parquet file out, laid out as Spark's writer does, in bounded memory."""
+"""Write rows to one Parquet file with the layout of Spark's writer, in bounded memory."""
 
 import itertools
 import uuid
@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 from compaction_kit.arrow.worker.columns import all_leaves, fitted, has_type, null_rows, with_constants
 from compaction_kit.arrow.worker.inputs import FileReader, RewriteTask
 
-# A row group is closed at these bytes in memory. With what is read ahead and what is encoded, a task holds a
-# few times these, whatever the size of its bin.
+# A row group is closed at this size in memory. With data that is read ahead or encoded, a task holds a few
+# times this size, however large its bin is.
 GROUP_BYTES = 128 << 20
-# Inputs of these bytes together, whose rows take these, become an output that is written at once.
+# An output is written at once if its inputs, and its rows in memory, have at most these bytes.
 AT_ONCE_BYTES, AT_ONCE_ROWS = 4 << 20, 64 << 20
 # Memory for a value of a column that a file lacks.
 _LACKING_BYTES = 8
-# Rows that decide between dictionaries and plain values, as Spark's writer decides by its first page.
+# The first rows decide between dictionaries and plain values; in Spark's writer, the first page does.
 _SAMPLE_ROWS = 20_000
-# What the names of outputs have before their codec, as Spark's have.
+# The part of an output's name before its codec, as in Spark's names.
 STEM = ".c000."
 _LAYOUT = {
     "version": "2.6",
@@ -65,13 +65,13 @@ class FloatsFound(Exception):
         self.with_nan, self.with_zero = with_nan, with_zero
 
     def add(self, other: "FloatsFound") -> None:
-        """Add the columns of another."""
+        """Add the columns of another exception."""
         self.with_nan |= other.with_nan
         self.with_zero |= other.with_zero
 
 
 def new_place(task: RewriteTask, suffix: str) -> str:
-    """Return a place for a task's output that no other try of it has."""
+    """Return a place for a task's output that no other attempt of the task uses."""
     return f"{task.output}-{uuid.uuid4().hex[:8]}{STEM}{suffix}"
 
 
@@ -81,7 +81,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> RewriteOutput:
     Columns of `floats` get no statistics, or no dictionary; those of the first row group are added to it.
 
     Raises:
-        FloatsFound: A later row group has others of them.
+        FloatsFound: A later row group has other such columns.
         Refused, TextsFound, OSError, ArrowException: See `FileReader.tables`.
     """
     task, columns, storage = reader.task, reader.columns, reader.storage
@@ -89,7 +89,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> RewriteOutput:
     first = next(groups, null_rows(columns.output, 0))
     floats.add(FloatsFound(nan_columns(first), zero_columns(first)))
     repeated = {*dictionary_columns(first.select(columns.schema.names)), *columns.constants.names}
-    # After fewer rows than make a row group there come no others.
+    # A first row group of this size holds all rows.
     at_once = task.size_bytes <= AT_ONCE_BYTES and first.nbytes <= AT_ONCE_ROWS
     place, num_rows = new_place(task, reader.codec.suffix), 0
     with (
@@ -110,7 +110,7 @@ def write_file(reader: FileReader, floats: FloatsFound) -> RewriteOutput:
                 zero = (zero_columns(group) & repeated) - floats.with_zero
                 if nan or zero:
                     raise FloatsFound(nan, zero)
-            # By several dictionaries for one column, pyarrow would decode it.
+            # pyarrow would decode a column that has several dictionaries.
             writer.write_table(group.unify_dictionaries(), row_group_size=len(group) or None)
             num_rows += len(group)
         writer.add_key_value_metadata(task.footer)
@@ -127,9 +127,9 @@ def _row_groups(reader: FileReader) -> Iterator[pa.Table]:
         try:
             rows = fitted(pa.concat_tables(held), columns.schema)
         except pa.ArrowInvalid:
-            # They differ in their schemas.
+            # The tables differ in their schemas.
             rows = pa.concat_tables([fitted(table, columns.schema) for table in held])
-        # One chunk is written many times as fast as thousands.
+        # Writing one chunk is many times as fast as writing thousands.
         return with_constants(rows.combine_chunks(), reader.task.constants, columns.output)
 
     for table in reader.tables():
@@ -146,9 +146,9 @@ def _row_groups(reader: FileReader) -> Iterator[pa.Table]:
 def nan_columns(table: pa.Table) -> set[str]:
     """Return the leaf columns, by their path in Parquet, that hold NaN.
 
-    Their row groups may have no statistics: to Spark NaN is greater than any number, pyarrow leaves
-    it out of the greatest value, and readers would skip the row. Spark's writer leaves the
-    statistics out (parquet-mr, FloatStatistics; PARQUET-1246).
+    Their row groups must not have statistics: for Spark NaN is greater than any number, but pyarrow ignores
+    NaN in the maximum, so readers would skip the row. Spark's writer writes no statistics either (parquet-mr,
+    FloatStatistics; PARQUET-1246).
     """
     return _float_columns(table, pc.is_nan)
 
@@ -156,8 +156,8 @@ def nan_columns(table: pa.Table) -> set[str]:
 def zero_columns(table: pa.Table) -> set[str]:
     """Return the leaf columns, by their path in Parquet, that hold 0.0 or -0.0.
 
-    They may have no dictionary: to Spark both are equal, parquet-mr takes them for different values, and
-    drops a row group whose dictionary has only the other one (DictionaryFilter).
+    They must not have a dictionary: for Spark both zeros are equal, but parquet-mr treats them as different
+    values, and skips a row group if its dictionary has only the other one (DictionaryFilter).
     """
     return _float_columns(table, lambda leaf: pc.invert(leaf.cast(pa.bool_())))
 
@@ -174,8 +174,8 @@ def _float_columns(table: pa.Table, is_wanted: Callable[[pa.Array], pa.Array]) -
 def dictionary_columns(table: pa.Table) -> list[str]:
     """Return the leaf columns, by their path in Parquet, that take fewer bytes with a dictionary.
 
-    pyarrow writes one for every column and falls back when it has grown to 1 MiB, which then is lost. Spark's
-    writer decides after the first page (parquet-mr, DictionaryValuesWriter.isCompressionSatisfying).
+    pyarrow starts one for every column and falls back when it has grown to 1 MiB, which is then wasted.
+    Spark's writer decides after the first page (parquet-mr, DictionaryValuesWriter.isCompressionSatisfying).
     """
     return [path for path, leaf in all_leaves(table.slice(0, _SAMPLE_ROWS)) if _is_smaller(leaf)]
 
@@ -199,6 +199,6 @@ def _count_distinct(values: pa.Array) -> int:
     whole = {32: pa.int32(), 64: pa.int64()}.get(values.type.bit_width)
     if whole is None:
         return int(pc.count_distinct(values).as_py())
-    # Sorting takes a tenth of the time, if most of them differ.
+    # If most values differ, sorting takes a tenth of the time.
     numbers = np.sort(np.from_dlpack(values.view(whole)))
     return 1 + int(np.count_nonzero(numbers[1:] != numbers[:-1]))

@@ -1,4 +1,4 @@
-"""Rewrite bins: Parquet files in, one out, in bounded memory."""
+"""Rewrite bins: several Parquet files become one, in bounded memory."""
 
 import atexit
 import contextlib
@@ -28,22 +28,22 @@ from compaction_kit.arrow.worker.outputs import (
     write_file,
 )
 
-# Row groups of at least these bytes on average are copied as they are: larger ones would gain little.
+# Row groups of at least these bytes on average are copied unchanged: making them larger would gain little.
 WHOLE_BYTES = 8 << 20
-# The least share of a bin's bytes for which it pays to copy the others too, once they are rewritten.
+# The least share of large files in a bin for which copying pays: other files are rewritten, then copied.
 COPIED_SHARE = 1 / 8
 _FLOATS = ("FLOAT", "DOUBLE")
-# Of one column, to look for NaN: 8 MiB at most, and as few batches as that lets there be.
+# Rows of a column in a batch that is searched for NaN: 8 MiB at most, for few batches.
 _ROWS_AT_ONCE = 1 << 20
 _THREADS = 2
-# Whether a file is large, and it alone; or files that aren't.
+# True and one large file; or False and files that aren't large.
 _Piece = tuple[bool, list[Input]]
 
 
 def rewrite_bins(
     tasks: Iterable[tuple[Any, ...]], report: Callable[[RewriteTask], None], files: FileSystem | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    """Rewrite the tasks of one table, and yield their outputs in turn; none after the lease has ended.
+    """Rewrite the tasks of one table, and yield their outputs in order; none after the lease has ended.
 
     Tasks and outputs are tuples of the fields of `RewriteTask` and `RewriteOutput`, because the driver's
     classes may be unknown here. `report` is called with each task that is done; `files` is the file system
@@ -55,7 +55,7 @@ def rewrite_bins(
     outputs: list[RewriteOutput] = []
 
     def work(task: RewriteTask) -> RewriteOutput | None:
-        # The run was cancelled, or another try of the task was the quicker.
+        # The run was cancelled, or another attempt of the task was faster.
         if _has_ended(task, storage):
             return None
         outputs.append(_output_of(task, storage, columns))
@@ -70,7 +70,7 @@ def rewrite_bins(
                 yield tuple(output)
                 report(task)
     finally:
-        # On a disk they went with the run's folder. The driver finds what is written before the lease ends.
+        # On a disk, the run's folder is deleted. The driver finds outputs from before the end of the lease.
         if not storage.is_local and _has_ended(found[0], storage):
             for output in outputs:
                 if output.path:
@@ -78,18 +78,18 @@ def rewrite_bins(
 
 
 def spare_modules() -> None:
-    """Keep modules that are imported out of Python's search for garbage, once in a worker's life.
+    """Exclude imported modules from Python's garbage collection, once in a worker's life.
 
-    PySpark's worker searches after each task (pyspark/daemon.py), which takes it some 20 milliseconds.
+    PySpark's worker collects garbage after each task (pyspark/daemon.py), which takes about 20 ms.
     """
     if not gc.get_freeze_count():
         gc.freeze()
-        # Else DuckDB complains of leaks when the worker ends.
+        # Otherwise DuckDB reports leaks when the worker ends.
         atexit.register(gc.unfreeze)
 
 
 def _has_ended(task: RewriteTask, storage: Storage) -> bool:
-    """Return whether nobody waits for outputs any more; not if the storage doesn't say."""
+    """Return whether the lease has ended, so that outputs are useless; False if the storage fails."""
     try:
         return not storage.is_there(task.lease)
     except OSError:
@@ -97,7 +97,7 @@ def _has_ended(task: RewriteTask, storage: Storage) -> bool:
 
 
 def _output_of(task: RewriteTask, storage: Storage, columns: Columns) -> RewriteOutput:
-    """Return errors in the output: if one were raised, Spark would lose other outputs and try again."""
+    """Run a task; errors are returned, because a raised one would lose other outputs and repeat the task."""
     start = time.time()
     done = RewriteOutput(task.number, task.part)
     try:
@@ -115,7 +115,7 @@ def _output_of(task: RewriteTask, storage: Storage, columns: Columns) -> Rewrite
 def peak_bytes() -> int:
     """Return the most memory that this process has held.
 
-    On Linux, getrusage(2) includes what the program held that started this one, such as Java.
+    On Linux, getrusage(2) includes the memory of the program that started this one, such as Java.
     """
     try:
         with open("/proc/self/status", "rb") as status:
@@ -137,7 +137,7 @@ def _columns(task: RewriteTask) -> Columns:
 
 def _join(task: RewriteTask, storage: Storage, columns: Columns) -> RewriteOutput:
     parts = [path for path, _ in task.inputs]
-    # One may have the row groups of a writer that lays out columns in another way than ours.
+    # A part may have row groups of a writer whose column layout differs from ours.
     with contextlib.suppress(CannotConcatenate):
         path = new_place(task, parts[0].rpartition(STEM)[2])
         return RewriteOutput(task.number, task.part, path, num_rows=concatenate(parts, path, task.footer))
@@ -149,14 +149,14 @@ def rewrite(
 ) -> RewriteOutput:
     """Write a task's rows to one file, in their order, compressed as the first input is.
 
-    `storage` and `columns` are those of its table.
+    `storage` and `columns` are those of the task's table.
 
     Raises:
         Refused: A file can't be rewritten faithfully.
     """
     storage, columns = storage or Storage(), columns or _columns(task)
     if storage.is_local and not task.row_ids:
-        # What can't be copied can be decoded.
+        # Files that can't be copied are decoded below.
         with contextlib.suppress(CannotConcatenate):
             reader, pieces = FileReader(task, columns, storage), _pieces(task)
             if _is_worth_copying(pieces, reader, columns.plain):
@@ -165,7 +165,7 @@ def rewrite(
     while True:
         try:
             return write_file(FileReader(task, columns, storage), floats)
-        # Types, statistics and dictionaries are chosen once, for all row groups: begin again.
+        # Types, statistics and dictionaries are chosen once for all row groups, so writing starts again.
         except FloatsFound as found:
             floats.add(found)
         except TextsFound as found:
@@ -173,7 +173,7 @@ def rewrite(
 
 
 def _pieces(task: RewriteTask) -> list[_Piece]:
-    """Return the inputs in their order: large files to be copied, each alone, and what is between them."""
+    """Return the inputs in their order: large files to be copied, each alone, and the files between them."""
 
     def is_large(one: Input) -> bool:
         place, size_bytes = one
@@ -184,9 +184,9 @@ def _pieces(task: RewriteTask) -> list[_Piece]:
 
 
 def _is_worth_copying(pieces: Sequence[_Piece], reader: FileReader, schema: pa.Schema) -> bool:
-    """Return whether large files are enough of the bytes, with large row groups of the output's columns.
+    """Return whether large files have enough of the bytes, and large row groups with the output's columns.
 
-    What they have in partition columns stays: readers of a Delta table take those values from the log.
+    Their values of partition columns are kept, because Delta's readers take these values from the log.
     """
     copied = [inputs[0] for large, inputs in pieces if large]
     if sum(size for _, size in copied) < COPIED_SHARE * reader.task.size_bytes:
@@ -205,7 +205,7 @@ def _is_worth_copying(pieces: Sequence[_Piece], reader: FileReader, schema: pa.S
 
 
 def _copied(reader: FileReader, pieces: Sequence[_Piece]) -> RewriteOutput:
-    """Write files to one by copying the row groups of large ones; the others are rewritten before."""
+    """Write files to one by copying row groups: of large files, and of the others once they are rewritten."""
     task, storage = reader.task, reader.storage
     paths, own, with_nan = [], list[str](), set[str]()
     try:
@@ -232,9 +232,9 @@ def _copied(reader: FileReader, pieces: Sequence[_Piece]) -> RewriteOutput:
 
 
 def _hides_nan(place: str) -> bool:
-    """Return whether a column outside of lists has NaN and bounds without it, or can't be decoded.
+    """Return whether a column outside of lists has NaN although it has bounds, or can't be decoded.
 
-    Where there is NaN, neither parquet-mr (FloatStatistics) nor this kit writes bounds.
+    If there is NaN, neither parquet-mr (FloatStatistics) nor this kit writes bounds.
     """
     file = pq.ParquetFile(place, memory_map=True)
     metadata = file.metadata
@@ -245,7 +245,7 @@ def _hides_nan(place: str) -> bool:
         if leaf.physical_type in _FLOATS and not leaf.max_repetition_level:
             bounds = [group.column(i).statistics for group in groups]
             floats += [leaf.path] if any(one is not None and one.has_min_max for one in bounds) else []
-    # One after the other, because there may be many.
+    # Columns are read one after the other, because there may be many.
     batches = (batch for path in floats for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[path]))
     try:
         return any(nan_columns(pa.Table.from_batches([batch])) for batch in batches)

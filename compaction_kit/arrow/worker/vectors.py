@@ -1,4 +1,4 @@
-"""What goes by the numbers of a file's rows: deletion vectors and row ids.
+"""Apply deletion vectors and row ids, which refer to the numbers of a file's rows.
 
 Protocol, "Deletion Vector Format" and "Row Tracking".
 """
@@ -15,7 +15,7 @@ from compaction_kit.arrow.worker.columns import Refused
 from compaction_kit.arrow.worker.files import Storage
 
 _MAGIC = (1681511377).to_bytes(4, "little")
-# Before a bitmap in a file is its length, after it its CRC-32, both big-endian.
+# In a file, a bitmap follows its length and precedes its CRC-32, both big-endian.
 _LENGTH = _CHECKSUM = 4
 
 
@@ -55,7 +55,7 @@ def deleted_rows(bitmap: bytes, vector: Vector) -> np.ndarray:
     Raises:
         Refused: pyroaring isn't installed here.
         OSError: The bitmap deletes another number of rows than the log says.
-        ValueError, IndexError: It is damaged.
+        ValueError, IndexError: The bitmap is damaged.
     """
     try:
         from pyroaring import BitMap64
@@ -75,7 +75,7 @@ def int64_array(numbers: np.ndarray) -> pa.Array:
 
 
 def live_rows(rows: pa.Table, deleted: np.ndarray, start: int) -> pa.Table:
-    """Return the rows of a file that aren't deleted; `start` is the number of the first."""
+    """Return the rows of a file that aren't deleted; `start` is the first row's number."""
     first, end = np.searchsorted(deleted, [start, start + len(rows)])
     if first == end:
         return rows
