@@ -56,8 +56,8 @@ class Packer:
         """Pack the candidates (bool, by position) in order into bins of a capacity; drop bins of one file.
 
         A bin is closed when the next file would make it exceed the capacity; a file larger than the capacity
-        is alone in its bin. Rewriting a lone file gains nothing, so its bin is dropped (OptimizeExecutor,
-        groupFilesIntoBins) without `keep_lone`.
+        is alone in its bin. Rewriting a lone file gains nothing, so without `keep_lone` its bin is dropped
+        (OptimizeExecutor, groupFilesIntoBins).
         """
         keep = candidates[self.order]
         order, weights = self.order[keep], self._weights[keep]
