@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from compaction_kit.active import active_spark
+from compaction_kit.active import active_spark, has_lost_java
 from compaction_kit.compat import check_pair, error_logger, has_class, has_jvm, java_releases, s3_packages
 from compaction_kit.errors import SessionError
 from compaction_kit.sql import uri
@@ -165,6 +165,11 @@ def _answering(spark: SparkSession) -> SparkSession:
 
 
 def _start(config: Mapping[str, Any], s3: bool) -> SparkSession:
+    if has_lost_java(SparkContext._gateway):
+        raise SessionError(
+            "Spark can't start: its Java has ended, as it does when memory runs out, or is that of a parent "
+            'process: restart the kernel, or start processes with "spawn" instead of a fork.'
+        )
     if SparkContext._gateway is None:
         # If there is a gateway, the process's Java goes on, in its own folder.
         _scratch_folder.cache_clear()

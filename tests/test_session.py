@@ -159,6 +159,10 @@ FOREIGN = {"LC_ALL": "xx_XX.UTF-8", "JAVA_TOOL_OPTIONS": "-Duser.language=ar -Du
 FORKED = """
 spark = get_spark()
 if os.fork() == 0:
+    # Two processes can't share a connection to Java, so the child must not ask it anything.
+    SparkSession.active = None
+    print(active_spark(), open_table(os.environ["TABLE"], spark).plan_compaction().num_bins)
+    say(get_spark)
     sys.exit()
 os.wait()
 # A shuffle writes to the session's folder.
@@ -177,8 +181,10 @@ def test_asking_for_the_active_session_does_not_wait_for_a_starting_one() -> Non
 
 
 @pytest.mark.nightly
-def test_a_process_that_is_forked_and_ends_leaves_the_session_alone() -> None:
-    assert run_script(FORKED).stdout == "3\n"
+def test_a_process_that_is_forked_plans_without_spark_and_leaves_the_session_alone(changed: Path) -> None:
+    plan, refusal, answer = run_script(FORKED, TABLE=str(changed)).stdout.splitlines()
+    assert (plan, answer) == ("None 3", "3")
+    assert "its Java has ended, as it does when memory runs out, or is that of a parent process" in refusal
 
 
 @pytest.mark.nightly
