@@ -123,6 +123,8 @@ def quiet_errors() -> Iterator[None]:
     try:
         yield
     except (Py4JError, ConnectionError) as error:
+        if is_interrupted(error):
+            raise KeyboardInterrupt from None
         if has_java_ended(error):
             raise SessionError(f"{JAVA_ENDED}.") from None
         raise
@@ -135,7 +137,14 @@ def has_java_ended(error: BaseException) -> bool:
     """Return whether a call failed because the session's Java had ended, or ended during the call."""
     # If no answer comes, py4j raises this class without details; Java itself sends a trace.
     is_cut_off = type(error) is Py4JError and not re.search("Trace|does not exist", str(error))
-    return is_cut_off or isinstance(error, DEAD)
+    return (is_cut_off or isinstance(error, DEAD)) and not is_interrupted(error)
+
+
+def is_interrupted(error: BaseException | None) -> bool:
+    """Return whether a call failed because of Ctrl-C: py4j and PySpark raise errors of their own then."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def cache_folder() -> Path:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import errors, open_table
 from compaction_kit.execute.failures import ContentDiffers, TableChanged, translate
+from compaction_kit.session import quiet_errors
 from tests import handmade
 from tests.conftest import CopyOf
 
@@ -105,3 +106,17 @@ def test_a_failed_run_says_what_to_do() -> None:
             assert type(error) is kinds.get(words[:2], errors.RunFailedError)
             assert words in str(error)
             assert ("versions" in str(error)) == ("versions" in words)
+
+
+def test_an_error_that_ctrl_c_has_caused_says_that_the_run_was_cancelled() -> None:
+    """In a call into Java, py4j raises an error of its own instead of KeyboardInterrupt."""
+    for error in (Py4JError("Gateway must be connected to send cancel cmd."), Py4JNetworkError("")):
+        error.__context__ = Py4JNetworkError("Error while sending")
+        error.__context__.__context__ = KeyboardInterrupt()
+        found = translate(error, "/t", "nothing was committed")
+        assert (type(found), str(found)) == (
+            errors.RunCancelled,
+            "The run was cancelled: nothing was committed.",
+        )
+        with pytest.raises(KeyboardInterrupt), quiet_errors():
+            raise error

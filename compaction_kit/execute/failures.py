@@ -5,7 +5,7 @@ from pyspark.errors import PySparkException
 
 from compaction_kit import errors
 from compaction_kit.execute.delta import is_conflict
-from compaction_kit.session import JAVA_ENDED, has_java_ended
+from compaction_kit.session import JAVA_ENDED, has_java_ended, is_interrupted
 from compaction_kit.storage import Store
 
 # Errors that a call of Spark raises, including those after its Java process has ended.
@@ -70,6 +70,8 @@ def translate(
     there was a conflict (see `commits.other_commits`).
     """
     text = str(error)
+    if is_interrupted(error):
+        return errors.RunCancelled(f"The run was cancelled: {outcome}.")
     if has_java_ended(error):
         return errors.RunFailedError(f"{JAVA_ENDED}; {outcome}.")
     if isinstance(error, ContentDiffers):

@@ -116,7 +116,7 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
 
     Raises:
         FileNotFoundError: Files to read are missing.
-        RunFailedError: The files can't be read.
+        RunFailedError, RunCancelled: The files can't be read, or Ctrl-C was pressed.
     """
     before, after = handle.log.snapshot(version), handle.log.snapshot(other)
     is_alike = _way_of_reading(before) == _way_of_reading(after)
@@ -140,6 +140,8 @@ def changed_rows(handle: Handle, version: int, other: int) -> tuple[Fingerprint,
             raise FileNotFoundError(str(error)) from error
         reason = str(error) if isinstance(error, ContentDiffers) else reason_of(error)
         raise RunFailedError(f"Versions {version} and {other} can't be compared: {reason}.") from None
+    except WorkCancelled:
+        raise RunCancelled("Cancelled: the rows were not compared.") from None
 
 
 def row_counts(needs: FilesByVersion) -> list[tuple[int | None, int | None]]:

@@ -21,7 +21,7 @@ from compaction_kit.execute.jobs import WorkCancelled
 from compaction_kit.execute.proof import compare
 from compaction_kit.execute.work import Recorder, Run
 from compaction_kit.handle import Handle
-from compaction_kit.history import diff_versions
+from compaction_kit.history import content, diff_versions
 from compaction_kit.storage import LocalStore
 from tests import checkpoints, handmade
 from tests.ageing import age
@@ -219,6 +219,14 @@ def test_a_proof_stays_with_the_commit(changed: Path) -> None:
     assert result.fingerprint is not None
     proof = "proved 1050 rows {:x} {:x} by DuckDB".format(*result.fingerprint.hash_sums)
     assert re.fullmatch(rf"compaction_kit arrow, plan \w+, {proof}", info["userMetadata"])
+
+
+def test_ctrl_c_ends_a_comparison_in_a_sentence(
+    spark: SparkSession, claims: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "compare_quickly", Mock(side_effect=WorkCancelled))
+    compare_rows = partial(open_table(claims, spark).diff, 3, 4, verify=True)
+    refused(compare_rows, errors.RunCancelled, "Cancelled: the rows were not compared.")
 
 
 @pytest.mark.usefixtures("spark")
