@@ -9,10 +9,10 @@ import contextlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -220,14 +220,16 @@ class _ArrowRun:
         confs = {} if has_one else _NO_CHECKSUM
         with run.record.step("commit"), settings(run.spark, "arrow", run.id, confs, proof) as spark:
             commit = partial(transaction.commit, spark, actions, metrics, run.plan.where)
-            outcome = in_thread(spark, commit)
+            outcome = Future[Any]()
             try:
+                in_thread(spark, commit, outcome)
                 while not wait([outcome], POLL_SECONDS).done:
                     with contextlib.suppress(Exception):
                         run.record.committing()
             finally:
                 # After Ctrl-C too, or the error could say that nothing is committed just before it is.
-                wait([outcome])
+                if not outcome.cancel():
+                    wait([outcome])
             error = outcome.exception()
             if error and not (is_conflict(error) and self._is_committed(actions, transaction.version)):
                 raise error

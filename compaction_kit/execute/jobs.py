@@ -93,8 +93,14 @@ class _Group:
                 self._spark.addTag(self._name)
             return work()
 
-        outcome = in_thread(self._spark, body)
+        outcome = Future[T]()
         stopped: BaseException | None = None
+        try:
+            in_thread(self._spark, body, outcome)
+        except BaseException as error:
+            if outcome.cancel():
+                raise
+            stopped = error
         is_done = False
         while not is_done:
             try:
@@ -141,18 +147,20 @@ def run_watched(
     return group.run(work, lambda: watch(group.look()), is_final)
 
 
-def in_thread(spark: SparkSession, work: Callable[[], T]) -> Future[T]:
+def in_thread(spark: SparkSession, work: Callable[[], T], outcome: Future[T] | None = None) -> Future[T]:
     """Start work that may use Spark in its own thread, which ends with the program.
 
-    If the work can't start because Java has ended, the future has that error.
+    If the work can't start because Java has ended, the future has that error. Ctrl-C may come just before or
+    just after the start: `outcome.cancel()` then says whether it came in time.
     """
-    outcome = Future[T]()
+    outcome = Future() if outcome is None else outcome
 
     def body() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:
-            outcome.set_exception(error)
+        if outcome.set_running_or_notify_cancel():
+            try:
+                outcome.set_result(work())
+            except BaseException as error:
+                outcome.set_exception(error)
 
     try:
         inheriting_thread(spark, body).start()
