@@ -1,5 +1,6 @@
 """The plan of a vacuum: what it would delete and why, and which versions can no longer be read."""
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +120,9 @@ class VacuumPlan(WithFiles, Plan):
         with reporting(handle.store, self.files, progress) as look:
             if not self.is_empty:
                 delete(handle, self.files, self.empty_directories, retain, look)
-            look()
+            # It is too late to cancel.
+            with contextlib.suppress(Exception):
+                look()
         return _result(self, readable, start)
 
     def explain(self) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
@@ -159,6 +160,10 @@ def test_a_cancelled_run_says_what_is_gone_and_puts_the_settings_back(
     assert SparkSession.getActiveSession() == spark
     assert spark.sql("SHOW TABLES").collect() == tables
     assert open_table(old, spark).plan_vacuum().run().as_planned
+    # At the end, it is too late to cancel.
+    too_late = Mock(side_effect=ValueError)
+    assert open_table(old, spark).plan_vacuum().run(progress=too_late).num_files == 0
+    assert too_late.called
     assert "latestCommitVersion" not in (old / "_delta_log/_last_vacuum_info").read_text()
     assert (old / "live").exists()
 
