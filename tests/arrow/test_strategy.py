@@ -276,6 +276,7 @@ def test_some_metadata_changes_meanwhile_conflict_with_the_files_written(
     assert refuse_changes(spark, log.snapshot(0), log.snapshot(1)) == told
 
 
+@pytest.mark.nightly
 def test_workers_of_another_python_are_asked_and_left_alone(
     spark: SparkSession, changed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ from tests.conftest import QUICK_STREAMS, SetConf
 
 # Lesson 07 covers OPTIMIZE.
 @pytest.mark.spark
-@pytest.mark.parametrize("strategy", ["arrow", pytest.param("rewrite", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", ["arrow", "rewrite"])
 def test_a_stream_delivers_compacted_rows_once(
     spark: SparkSession, tmp_path: Path, confs: SetConf, strategy: str
 ) -> None:
