@@ -247,6 +247,7 @@ def test_07_wants_the_stream_run_and_the_batches_by_one_name(tmp_path: Path) -> 
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_files_tasks_and_rows_are_those_that_spark_reads(tmp_path: Path, spark: SparkSession) -> None:
     log = Log(tmp_path / "table")
     log.commit(*(handmade.write_data(log.table, f"a{n}", pa.table({"id": [n]})) for n in range(20)))
@@ -298,6 +299,7 @@ def test_09_wants_deletes_and_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_09_3_and_10_3_ask_spark_for_types_and_files(tmp_path: Path, spark: SparkSession) -> None:
     one = pa.table({"id": [1]})
     for kind in ("integer", "string"):

@@ -191,7 +191,7 @@ def append(spark: SparkSession, path: Path, num_rows: int, num_files: int) -> No
     [
         # By day a clustered table is optimized after a delete, and purged after a column was dropped; five
         # more are optimized once or twice.
-        *((14_106, 3), (1, 2), (10, 1), (14, 1), (26, 1), (39, 2)),
+        *((14_106, 3), (1, 2), (10, 1), (14, 1), (26, 1), (39, 1)),
         *(pytest.param(seed, 8, marks=pytest.mark.nightly) for seed in range(100, 150)),
     ],
 )
