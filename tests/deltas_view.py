@@ -97,7 +97,7 @@ def _file_actions(spark: SparkSession, version: int, snapshot: Any) -> DataFrame
 
 
 def canonical_path(spark: SparkSession, table: Path) -> Callable[[str], str]:
-    """Return the function that converts a path of the log to the path by which Delta knows the file."""
+    """Return the function that converts a path of the log to the path that identifies the file for Delta."""
     function = _log(spark, table).getCanonicalPathFunction(False)
     return lambda path: str(function.apply(path))
 

@@ -71,7 +71,7 @@ def test_rates_are_learned_from_runs(kept: Path, strategy: str) -> None:
     shapes = [(5_000, 10 * MIB, 1), (300, GIB, 8), (40, 2 * GIB, 40), (9_000, 60 * MIB, 2_000), (10, MIB, 1)]
 
     def predict(shapes: Sequence[tuple[int, int, int]]) -> tuple[list[Cost], list[float], float]:
-        """Return the predictions, the true seconds, and the largest factor by which a prediction misses."""
+        """Return the predictions, the true seconds, and the largest factor between them."""
         made = [predict_cost(files, size, outputs, size, strategy) for files, size, outputs in shapes]
         true = [float(np.dot(one.amounts[0], rates)) for one in made]
         ratios = [middle(one.seconds) / took for one, took in zip(made, true, strict=True)]

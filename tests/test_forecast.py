@@ -198,7 +198,7 @@ def test_dead_files_wait_for_the_vacuum_after_their_tombstones_and_they_are_old(
 
 
 def test_timestamps_in_the_year_9999_are_forecast(tmp_path: Path) -> None:
-    """Such a time often stands for "no end"; the day after it has a year of five digits."""
+    """Such a time often means "no end"; the day after it has a year of five digits."""
     metadata = handmade.metadata({"id": "long", "p": "timestamp"}, ["p"])
     at(tmp_path, 0, 2.5, handmade.protocol(), metadata, add("a", 1, "9999-12-31 23:59:59.999999"))
     at(tmp_path, 1, 1.5, add("b", 1, "9999-12-31 23:59:59.999999"))

@@ -40,7 +40,7 @@ EXPECTED: dict[str, tuple[list[Any], str | None]] = {
     "rewrite with append": BOTH,
     "rewrite with delete": ([REFUSED], "ConcurrentDeleteReadException"),
 }
-# By day, one story for each rule; lesson 05 plays others.
+# By day, a compaction that gives up, one that commits at its second try, and a refused append.
 BY_DAY = {"compaction with delete", "compaction with ADD COLUMN", "append with ADD COLUMN"}
 NAMES = [name if name in BY_DAY else pytest.param(name, marks=pytest.mark.nightly) for name in EXPECTED]
 

@@ -324,7 +324,7 @@ def test_columns_with_nan_have_no_statistics_and_those_with_zeros_no_dictionary(
     assert len(list(tmp_path.glob("part-*"))) == 1
 
 
-# More rows than the first page, by which Spark chooses.
+# More rows than the first page has, because Spark chooses by the first page.
 ROWS = 25_000
 
 
