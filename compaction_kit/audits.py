@@ -113,8 +113,8 @@ def audit(
             the number of all commits, and the table of the last one.
 
     Raises:
-        InvalidArgumentError, TableNotFoundError, NotADeltaTableError, UnsupportedTableError: As for `survey`,
-            or `since` is not a time.
+        InvalidArgumentError: `where` can't be used, or `since` is not a time.
+        TableNotFoundError, NotADeltaTableError, UnsupportedTableError, StorageError: As for `survey`.
         SessionError: There are rows to read, and no Spark session could be started.
 
     Examples:

@@ -44,7 +44,7 @@ def find_tables(root: str | Path, spark: SparkSession | None = None) -> list[str
 
     Raises:
         InvalidArgumentError: `root` is neither text nor a path.
-        UnsupportedTableError: The catalog can't list its tables.
+        UnsupportedTableError, StorageError: The catalog can't list its tables, or a store can't be reached.
 
     Examples:
         >>> ck.find_tables("data")

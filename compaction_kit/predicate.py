@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from compaction_kit.compat import create_frame
 from compaction_kit.errors import InvalidArgumentError, UnsupportedTableError, first_line, show_value
 from compaction_kit.files import Files
+from compaction_kit.handle import Handle
 from compaction_kit.log.protocol import Metadata
 from compaction_kit.session import quiet_errors
 from compaction_kit.sql import identifier, literal, sql_type
@@ -19,10 +20,10 @@ from compaction_kit.sql import identifier, literal, sql_type
 _ROW = "__compaction_kit_row"
 
 
-def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
+def select_partitions(handle: Handle, files: Files, where: str) -> Files:
     """Return the files in the partitions that a predicate selects, as WHERE of OPTIMIZE does.
 
-    The session parses and evaluates the predicate; since Spark 4.0 this runs no Spark job.
+    The table's session parses and evaluates the predicate; since Spark 4.0 this runs no Spark job.
 
     Raises:
         InvalidArgumentError: The predicate can't be parsed, or uses anything but partition columns.
@@ -39,7 +40,7 @@ def select_partitions(spark: SparkSession, files: Files, where: str) -> Files:
     names = files.partitions.column_names
     rows = files.partitions.append_column(_ROW, pa.array(np.arange(files.num_files)))
     partitions = rows.group_by(names).aggregate([(_ROW, "list")])
-    selected = _evaluate(spark, partitions.select(names), files.snapshot.metadata, where)
+    selected = _evaluate(handle.spark, partitions.select(names), files.snapshot.metadata, where)
     positions = pc.list_flatten(partitions[f"{_ROW}_list"].take(pa.array(selected, pa.int64())))
     return Files(files.snapshot, files.in_snapshot(np.sort(positions.to_numpy())))
 

@@ -139,7 +139,7 @@ def survey(
 ) -> Survey:
     """Read the logs of many tables, and rank the tables by what compaction would gain.
 
-    Nothing is changed. Tables given by paths are read without Spark, several at once. A table that can't be
+    Nothing is changed. Paths, except in HDFS, are read without Spark, several at once. A table that can't be
     read has a row that says why.
 
     Args:
@@ -156,7 +156,7 @@ def survey(
         InvalidArgumentError: `where` or the size can't be used.
         TableNotFoundError: The path or name doesn't exist.
         NotADeltaTableError: `where` is not a folder, schema, catalog or Delta table.
-        UnsupportedTableError: The catalog can't list its tables.
+        UnsupportedTableError, StorageError: The catalog can't list its tables, or a store can't be reached.
 
     Examples:
         >>> survey = ck.survey("data", max_file_size="128 MiB")

@@ -45,7 +45,7 @@ def open_table(name: "str | Path | Table", spark: SparkSession | None = None) ->
     Args:
         name: A path on a local disk, a URI such as "s3a://bucket/table" or "hdfs://host/table", or
             catalog.schema.table. Object stores are reached with the session's Hadoop settings or, without a
-            session, those of the environment; other URIs need a session.
+            session, those of the environment; other URIs start a session if there is none.
         spark: The session to use. None: that of `get_spark()`, when one is needed; the log needs none.
 
     Raises:
@@ -66,8 +66,9 @@ class Table:
     """A Delta table: its files, its history, and plans to change it; made by `open_table`.
 
     Each call reads the table as it is at that time, and raises CorruptLogError if the log is damaged,
-    TableNotFoundError if it was deleted, and UnsupportedTableError if the table needs a feature that the kit
-    doesn't know. Only the `run()` of a plan changes it.
+    TableNotFoundError if it was deleted, StorageError if it can't be reached, SessionError if no session can
+    be started, and UnsupportedTableError if it needs a feature that the kit doesn't know, or a call that
+    lists its folder finds a symbolic link. Only the `run()` of a plan changes it.
     """
 
     def __init__(self, handle: Handle):
@@ -113,7 +114,7 @@ class Table:
         return self.log.segment().version
 
     def files(self, version: int | None = None, where: str | None = None) -> Files:
-        """Return the live files of a version, from the log alone.
+        """Return the live files of a version, from the log alone; only `where` needs Spark.
 
         Args:
             version: The version; None for the latest. `at` returns the version of a time.
@@ -130,7 +131,7 @@ class Table:
             365
         """
         files = Files(self.log.snapshot(version))
-        return files if where is None else select_partitions(self.spark, files, where)
+        return files if where is None else select_partitions(self.handle, files, where)
 
     def plan_compaction(
         self,

@@ -110,6 +110,7 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     assert "10 more tables" in survey([lake / "few"] * 60)._repr_html_()
 
 
+@pytest.mark.usefixtures("spark")  # Spark reads HDFS.
 def test_paths_that_lead_nowhere_are_rows_too(lake: Path, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     says: dict[str | Path, str] = {

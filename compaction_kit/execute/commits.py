@@ -33,7 +33,7 @@ _WRITE_ONCE = dict.fromkeys(f"spark.databricks.delta.write.{name}" for name in (
 # Over Spark Connect one run at a time has its settings in the session.
 _SETTINGS = threading.RLock()
 _TAG = re.compile(
-    r"compaction_kit (?P<strategy>\w+), plan (?P<run>\w+)"
+    r"compaction_kit (?P<strategy>[^,;]+), plan (?P<run>\w+)"
     r"(?:, proved (?P<rows>\d+) rows -?[0-9a-f]+ -?[0-9a-f]+ by [\w+]+)?$"
 )
 

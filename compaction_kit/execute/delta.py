@@ -1,6 +1,6 @@
 """Call internal methods of Delta by py4j: commit file actions, read the rows of given files.
 
-These methods are the same in Delta 3.3, 4.0 and 4.4, except those in `compat`.
+These methods are the same in Delta 3.3, 4.0, 4.3 and 4.4, except those in `compat`.
 """
 
 import json

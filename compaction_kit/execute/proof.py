@@ -94,14 +94,14 @@ def prove(run: Run, commits: Sequence[Commit]) -> None:
         run.handle.proved.add(run.id)
 
 
-def prove_or_undo(run: Run, commits: Sequence[Commit], has_failed: bool, is_cancelled: bool) -> str:
+def prove_or_undo(run: Run, commits: Sequence[Commit], proof_began: bool, is_cancelled: bool) -> str:
     """Prove the unproved commits of a run that ended early, or undo them.
 
-    If the proof has failed or was cancelled (`has_failed`), the commits are undone. A cancelled proof is
+    If the proof failed or was cancelled after it began, the commits are undone. A cancelled proof is
     repeated if RESTORE would undo another writer's commit too. Returns the outcome and the reason, as a part
     of a sentence; "" if the commits are proved.
     """
-    if has_failed and not (is_cancelled and _latest_by_others(run, commits)):
+    if proof_began and not (is_cancelled and _latest_by_others(run, commits)):
         return _undo(run, commits)
     try:
         # From here on, the run can't be cancelled.

@@ -124,8 +124,10 @@ def _rewrite(
             continue
         if left and plan.is_optimize:
             rest = replace(run, partitions=partitions)
-            later = able[able.index(strategy) + 1 :]
-            next(each for each in later if each.refuse(rest) is None).run(rest)
+            for other in able[able.index(strategy) + 1 :]:
+                if other.refuse(rest) is None:
+                    other.run(rest)
+                    break
         reason = f"{strategy.name}, because {refused}" if refused else strategy.reason
         return strategy, "as asked for" if asked else reason, left
     first = asked or able[0]
@@ -161,8 +163,8 @@ def _committed(run: Run, commits: Sequence[Commit], error: BaseException, is_wri
     """Prove or undo the commits of a run that failed; returns the outcome, as part of a sentence."""
     differs = isinstance(error, ContentDiffers)
     doubtful = unproved(run, commits, differs)
-    has_failed, is_cancelled = is_written or differs, isinstance(error, _CANCELLED)
-    undone = prove_or_undo(run, doubtful, has_failed, is_cancelled) if doubtful else ""
+    proof_began, is_cancelled = is_written or differs, isinstance(error, _CANCELLED)
+    undone = prove_or_undo(run, doubtful, proof_began, is_cancelled) if doubtful else ""
     if undone and len(doubtful) < len(commits):
         proved = commits[: -len(doubtful)]
         return f"version {_versions(proved)} is committed and proved; {undone}"

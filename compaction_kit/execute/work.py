@@ -199,7 +199,7 @@ class Strategy(ABC):
     """A way to run a plan.
 
     Attributes:
-        name: Its name in `run(strategy=…)`.
+        name: Its name in `run(strategy=…)`, without a comma or semicolon.
         reason: Text that says why "auto" chose it.
         runs_any_order: Whether it runs plans with an order other than OPTIMIZE's, or a budget.
     """
@@ -217,8 +217,8 @@ class Strategy(ABC):
         """Rewrite and commit.
 
         Returns:
-            The numbers of the bins that it can't rewrite, with the reasons. If OPTIMIZE can run the plan, it
-            gets all bins of their partitions, because it packs whole partitions.
+            The numbers of the bins that it can't rewrite, with the reasons. If OPTIMIZE can run the plan, the
+            next strategy that can gets all bins of their partitions, because OPTIMIZE packs whole ones.
         """
 
     def is_as_planned(self, plan: BinPlan, removed: set[str], num_added: int) -> bool:

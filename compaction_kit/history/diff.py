@@ -95,7 +95,7 @@ def diff_versions(handle: Handle, start: int, end: int, verify: bool = False) ->
 
     Raises:
         InvalidArgumentError: A version can't be read from the log, or files to compare are missing.
-        RunFailedError: Spark can't read the files to compare.
+        RunFailedError, RunCancelled: Spark can't read the files to compare, or Ctrl-C ended it.
     """
     start, end, handle = parse_count(start, "version", 0), parse_count(end, "version", 0), handle.listed()
     before, after = handle.log.snapshot(start), handle.log.snapshot(end)

@@ -136,7 +136,7 @@ class JsonSource:
 
 
 class ParquetSource:
-    """One Parquet file of a checkpoint, with the rows and methods of a `JsonSource`.
+    """One Parquet file of a checkpoint, with the rows of a `JsonSource` and the methods that snapshots call.
 
     In a remote store the file is fetched once, and stays in memory as long as the snapshots that need it.
     """

@@ -61,6 +61,7 @@ def find_sink_logs(root: str | Path) -> list[str]:
 
     Raises:
         InvalidArgumentError: `root` is neither text nor a path.
+        StorageError: A store can't be reached.
     """
     found, skipped = look_for_sink_logs(root)
     warn_of(skipped)

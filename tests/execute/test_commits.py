@@ -64,7 +64,7 @@ def test_commits_of_a_run_are_those_that_change_no_data_and_its_restores(tmp_pat
 
 def test_files_that_commits_add_and_remove_are_told_by_their_deletion_vectors_too(tmp_path: Path) -> None:
     vector, other = handmade.inline_vector([1]), handmade.inline_vector([2])
-    tag, turned = info("rewrite, plan 0a"), dict(reversed(vector.items()))
+    tag, turned = info("z-order, plan 0a"), dict(reversed(vector.items()))
     write_log(
         tmp_path,
         [add("a"), add("b", vector=vector)],
@@ -85,12 +85,12 @@ def test_what_another_writer_committed_between_two_batches_is_proved_and_not_und
     reader = Mock(side_effect=[*[Fingerprint(7, (1, 2), ("x",))] * 3, KeyboardInterrupt])
     run = Mock(log=table.log, record=record, readers=(Mock(side_effect=NotCompared("it can't")), reader))
     said = "up to version 3, so nothing was undone: versions 1, 3 are .* go back with RESTORE to version 0, "
-    assert re.search(said, proof.prove_or_undo(run, commits, has_failed=True, is_cancelled=False))
+    assert re.search(said, proof.prove_or_undo(run, commits, proof_began=True, is_cancelled=False))
     proof.prove(run, commits[:1])
     reader.call_args.args[-1](0.5)
-    for has_failed in (True, False):
-        assert proof.prove_or_undo(run, commits, has_failed, is_cancelled=has_failed) == ""
-    again = proof.prove_or_undo(run, commits, has_failed=False, is_cancelled=False)
+    for proof_began in (True, False):
+        assert proof.prove_or_undo(run, commits, proof_began, is_cancelled=proof_began) == ""
+    again = proof.prove_or_undo(run, commits, proof_began=False, is_cancelled=False)
     assert re.search(f"^the content was not proved .KeyboardInterrupt.; .*{said}", again)
     asked = [[[one["add"]["path"] for one in side] for side in call.args[2:4]] for call in reader.mock_calls]
     assert asked == [[["a"], ["c"]], *[[["a", "b"], ["c", "e"]]] * 3]
