@@ -21,8 +21,8 @@ class FileStats(Record):
 
     `skew` is the number of files in the partition with the most, divided by the average. `num_commits` counts
     the commits after the checkpoint, and `log_bytes` is their size and the checkpoint's, which every reader
-    reads. `tombstoned_bytes` is the size of removed files, as far as the log has it, and `reclaimable_bytes`
-    the part that is older than the retention; VACUUM may have deleted these files already.
+    reads. `num_tombstones` counts removed files, `tombstoned_bytes` is their size, as far as the log has it,
+    and `reclaimable_bytes` the part that is older than the retention; VACUUM may have deleted these files.
     """
 
     num_files: int
@@ -49,10 +49,12 @@ class FileStats(Record):
         small = sizes[sizes < small_file_size]
         # A file that is also live, with another deletion vector, is not counted: VACUUM keeps it.
         is_live = pc.is_in(snapshot.dead["path"], value_set=one_array(snapshot.live["path"]))
-        removed = snapshot.tombstones.filter(pc.invert(is_live))
+        removed = snapshot.tombstones.filter(pc.invert(is_live)).group_by("path")
+        # One file may have several tombstones, with different deletion vectors.
+        removed = removed.aggregate([("deletion_timestamp", "max"), ("size_bytes", "max")])
         # For VACUUM, a tombstone without a time is older than any other.
-        times = pc.fill_null(removed["deletion_timestamp"], 0).to_numpy()
-        dead_sizes = pc.fill_null(removed["size_bytes"], 0).to_numpy()
+        times = pc.fill_null(removed["deletion_timestamp_max"], 0).to_numpy()
+        dead_sizes = pc.fill_null(removed["size_bytes_max"], 0).to_numpy()
         oldest = cutoff(datetime.now(UTC), table_retention(snapshot.metadata))
         return cls(
             num_files=len(sizes),

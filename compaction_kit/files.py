@@ -216,6 +216,9 @@ class Files:
             when = f" {name}" if after is not None else ""
             found.append(f"{format_factor(overlap.mean)} of {format_count(files.num_files, 'file')}{when}")
         finding = f"A value of {column} is in {', in '.join(found)}, on average"
+        if unknown := int((~bounds.known).sum()):
+            are = "is" if unknown == 1 else "are"
+            finding += f"; {format_count(unknown, 'file')} without bounds {are} not drawn"
         values, label = place_values(bounds, self.snapshot.metadata.column_types[column])
         return plots.extents(finding, column, values, label, panels, figure)
 

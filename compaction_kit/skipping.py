@@ -124,7 +124,7 @@ class Overlap(Record):
     """How many files a query for one value of a column has to read, according to their stats.
 
     The values are the minima and maxima of the files; `depths` holds, for each, the number of files
-    whose range contains it. `num_unknown` files have no bounds in their stats, so every query reads them.
+    whose range contains it, and of the `num_unknown` files without bounds, which every query reads.
     """
 
     column: str
@@ -134,17 +134,17 @@ class Overlap(Record):
 
     @property
     def mean(self) -> float:
-        """Files read for a value, on average; 0 without any bounds."""
-        return float(self.depths.mean()) if len(self.depths) else 0.0
+        """Files read for a value, on average; all files without any bounds."""
+        return float(self.depths.mean()) if len(self.depths) else float(self.num_unknown)
 
     @property
     def max(self) -> int:
         """Files read for the value that needs the most."""
-        return int(self.depths.max(initial=0))
+        return int(self.depths.max(initial=self.num_unknown))
 
     def facts(self) -> dict[str, str]:
         """Return the overlap as readable text: names and values."""
-        median = np.median(self.depths) if len(self.depths) else 0
+        median = np.median(self.depths) if len(self.depths) else self.num_unknown
         return {
             "files": f"{self.num_files:,}, {self.num_unknown:,} of them without bounds",
             f"files per value of {self.column}": f"{format_factor(self.mean)} on average, "
@@ -153,11 +153,12 @@ class Overlap(Record):
 
 
 def measure_overlap(column: str, bounds: Bounds) -> Overlap:
-    """Count the files whose range contains each file's minimum and maximum."""
+    """Count the files that a query for each file's minimum and maximum reads."""
     lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
     points = np.concatenate([lows, highs])
-    num_files = len(bounds.known)
-    return Overlap(column, num_files, num_files - len(lows), files_touched(lows, highs, points, points))
+    num_files, num_unknown = len(bounds.known), len(bounds.known) - len(lows)
+    depths = files_touched(lows, highs, points, points) + num_unknown
+    return Overlap(column, num_files, num_unknown, depths)
 
 
 def files_touched(lows: np.ndarray, highs: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:

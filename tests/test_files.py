@@ -75,7 +75,9 @@ def test_stats_keep_tombstoned_and_reclaimable_bytes_apart(tmp_path: Path) -> No
     now = int(time.time() * 1000)
     removes = [handmade.remove("old", now - 7 * DAY), handmade.remove("young", now - 6 * DAY)]
     removes += [handmade.remove("live", now), handmade.remove("undated", None)]
-    for remove, size in zip(removes, (100, 5_000, 1, 1_000), strict=True):
+    # A file has a tombstone for each of its deletion vectors.
+    removes.append(handmade.remove("young", now - 8 * DAY, vector=handmade.vector("w")))
+    for remove, size in zip(removes, (100, 5_000, 1, 1_000, 5_000), strict=True):
         remove["remove"]["size"] = size
     features = handmade.protocol(features=["deletionVectors"])
     again = handmade.add("live", 1, vector=handmade.vector("v"))
@@ -131,9 +133,9 @@ def test_overlap_compares_by_the_type_of_the_column(
     adds.append(_ranged("unlike a value", bounds[0][0], 5 if kind in ("string", "date") else "NaN"))
     table = handmade.write_log(tmp_path, [handmade.metadata({"c": kind}), *adds, handmade.add("unknown")])
     overlap = open_table(table).files().overlap("c")
-    assert (overlap.num_files, overlap.num_unknown, overlap.max) == (5, 2, 2)
+    assert (overlap.num_files, overlap.num_unknown, overlap.max) == (5, 2, 4)
     assert overlap.facts()["files"] == "5, 2 of them without bounds"
-    assert sorted(overlap.depths.tolist()) == [1, 1, 2, 2, 2, 2]
+    assert sorted(overlap.depths.tolist()) == [3, 3, 4, 4, 4, 4]
 
 
 @pytest.mark.parametrize("kind", ["long", "decimal(9,0)"])

@@ -91,7 +91,9 @@ def extents(
         files = files.sort_by([("low", "ascending"), ("high", "ascending")])
         _draw_extents(axis, files, values, has_cubes)
         if len(values):
-            ticks = np.unique(np.linspace(values[0], values[-1], _MOST_TICKS // len(panels)))
+            ticks = np.linspace(values[0], values[-1], _MOST_TICKS // len(panels))
+            # Values that are numbered, or whole, have no value between them.
+            ticks = np.unique(ticks if (values % 1).any() else np.rint(ticks))
             axis.set_xticks(ticks, [style.short(label(tick), 16) for tick in ticks.tolist()])
             if len(ticks) > 1:
                 # The first and last label stay within the figure, even if they are wide.

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import compaction_kit.plots.style as style
 from compaction_kit.plots.style import INK, LIVE, LOST, NEW, ORPHANED, OTHER, SMALL, TOMBSTONED, Chart
@@ -32,10 +33,13 @@ def forecast(finding: str, days: pa.Table, chosen: str, max_files: int) -> Chart
         lower.plot(rows["day"], rows["stored_bytes"], **how)
     upper.axhline(max_files, color=INK, linestyle=":", linewidth=1.5, label=f"bound: {max_files:,}")
     upper.set(ylabel="files that a full read opens", yscale="log")
+    upper.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     upper.yaxis.set_major_formatter("{x:,.0f}")
+    upper.yaxis.set_minor_formatter(NullFormatter())
     largest = max(pc.max(days["stored_bytes"]).as_py(), 1)
     lower.set(ylabel="stored", xlabel="days from now", ylim=(0, largest * 1.05))
     style.size_ticks(lower.yaxis, largest, 4)
+    style.count_ticks(lower.xaxis)
     for axis in (upper, lower):
         style.calm(axis, "y")
     style.legend(figure, "outside lower center", ncols=5, title="compacted")

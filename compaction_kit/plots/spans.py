@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 import compaction_kit.plots.style as style
 from compaction_kit.plots.style import INK, NEW, ON_LIGHT, OTHER, Chart
-from compaction_kit.text import format_count, format_factor, format_seconds
+from compaction_kit.text import format_count, format_factor, format_seconds, format_share
 
 _REWRITE = "rewrite"
 _NO_SPANS = "No time was recorded, so there is nothing to draw"
@@ -127,10 +127,10 @@ def _finding(steps: Sequence[_Step], end: float, with_rest: bool) -> str:
             bins, jobs = (len(pc.unique(step.spans[name].drop_null())) for name in ("bin_id", "label"))
             what = format_count(len(step.spans), "job") if jobs and not bins else ""
             took = f"{what or format_count(bins or len(step.spans), 'bin')} in {took}"
-        share = 100 * step.covered / end if end else 0.0
-        shares.append(f"{share:.0f} % {_WORDS.get(step.name, _short(step.name))}{slots}")
+        share = format_share(step.covered, end)
+        shares.append(f"{share} {_WORDS.get(step.name, _short(step.name))}{slots}")
     rest = end - sum(step.covered for step in steps)
-    waiting = [f"{100 * rest / end:.0f} % before and between steps"] if with_rest and rest > end / 10 else []
+    waiting = [f"{format_share(rest, end)} before and between steps"] if with_rest and rest > end / 10 else []
     return f"{took}: {', '.join(shares[:2] + waiting)}"
 
 

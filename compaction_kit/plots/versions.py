@@ -82,7 +82,8 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     """
     latest = max([*history["version"].to_pylist(), *lives["added"].to_pylist(), 0])
     num_files, live = len(pc.unique(lives["path"])), lives["removed"].null_count
-    title = f"{format_count(num_files, 'file')} in {format_count(latest + 1, 'version')}, {live:,} live now"
+    known = format_count(len(history) - history["num_files"].null_count, "version")
+    title = f"{format_count(num_files, 'file')} in {known}, {live:,} live now"
     figure = style.chart(style.WIDTH, 3.2, title if len(lives) else "No version has a file")
     axis = figure.subplots()
     kinds, is_fine = _kinds_of(history), len(lives) > _MOST_BARS
@@ -110,7 +111,8 @@ def lifetimes(lives: pa.Table, history: pa.Table, version: int | None = None) ->
     if version is not None:
         axis.axvline(version, color=INK, linewidth=1, linestyle="--")
         style.note(axis, f"version {version}", (version, 0), (3, 3), annotation_clip=False)
-    xlim = min(lives["added"].to_pylist(), default=0) - 0.5, latest + 0.5
+    first = min(*(lives["added"].to_pylist() or [0]), latest if version is None else version)
+    xlim = first - 0.5, latest + 0.5
     axis.set(ylabel="files, by when first added", xlim=xlim, ylim=(max(num_files, 1), 0))
     _version_axis(axis)
     style.count_ticks(axis.yaxis)
@@ -190,7 +192,8 @@ def storage(rows: pa.Table, orphaned_bytes: int, versions: pa.Table) -> Chart:
     _draw_strip(figure, strip, versions)
     start = min(edges[0], versions["version"][0].as_py() - 0.5)
     ticks = MaxNLocator(integer=True, min_n_ticks=1).tick_values(start + 0.5, numbers[-1])
-    strip.set(xlabel="version", xlim=(start, right))
+    _version_axis(strip)
+    strip.set_xlim(start, right)
     strip.set_xticks([tick for tick in ticks if start < tick <= numbers[-1]])
     return figure
 
@@ -249,6 +252,7 @@ def vacuum(storage: pa.Table, versions: pa.Table, finding: str) -> Chart:
 def _version_axis(axis: Axes) -> None:
     axis.set_xlabel("version")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.xaxis.set_major_formatter("{x:.0f}")
 
 
 def _count_axis(axis: Axes, top: float, most_ticks: int) -> None:

@@ -72,8 +72,9 @@ def add(name: str, low: Any, high: Any, cube: str | None = None) -> handmade.Act
     [
         ("long", (0, 10, 1_000_000), ["0", "333,333", "666,667", "1,000,000"]),
         ("double", (0.0, 0.25, 3.0), ["0", "1", "2", "3"]),
-        ("double", (-1.7e308, 0.5, 1.7e308), ["-1.7e+308", "0.5", "0.5", "1.7e+308"]),
-        ("string", ("a", "b", "z"), ["a", "b", "b", "z"]),
+        ("integer", (2_020, 2_021, 2_022), ["2,020", "2,021", "2,022"]),
+        ("double", (-1.7e308, 0.5, 1.7e308), ["-1.7e+308", "0.5", "1.7e+308"]),
+        ("string", ("a", "b", "z"), ["a", "b", "z"]),
         (
             "timestamp",
             ("2026-01-01T00:00:00.000Z", "2026-01-01T01:00:00.000Z", "2026-01-04T00:00:00.000Z"),
@@ -88,7 +89,8 @@ def test_extents_are_drawn_between_the_values_that_bound_files(
     adds = [add("x", low, middle), add("y", middle, high), add("z", None, None)]
     files = open_table(handmade.write_log(tmp_path, [handmade.metadata({"a": kind}), *adds])).files()
     figure = files.plot_extents("a")
-    assert str(figure.get_label()) == "A value of a is in 1.5 of 3 files, on average"
+    finding = "A value of a is in 2.5 of 3 files, on average; 1 file without bounds is not drawn"
+    assert str(figure.get_label()) == finding
     (axis,) = figure.axes
     assert [label.get_text() for label in axis.get_xticklabels()] == ticks
     paths = [path.get_extents() for bars in axis.collections for path in bars.get_paths()]
@@ -126,7 +128,8 @@ def test_extents_of_nothing_and_of_very_many_files_are_drawn(tmp_path: Path) -> 
     columns = handmade.metadata({"a": "long"})
     table = handmade.write_log(tmp_path / "unknown", [columns, add("x", None, None)])
     figure = open_table(table).files().plot_extents("a")
-    assert str(figure.get_label()) == "A value of a is in 0 of 1 file, on average"
+    finding = "A value of a is in 1 of 1 file, on average; 1 file without bounds is not drawn"
+    assert str(figure.get_label()) == finding
     assert plots.to_png(figure)
     many = [add(f"f{i}", i, i) for i in range(500)]
     figure = open_table(handmade.write_log(tmp_path / "many", [columns, *many])).files().plot_extents("a")

@@ -36,6 +36,11 @@ def test_a_forecast_has_a_line_per_schedule_and_its_bound(size: int, chosen: str
     # With a compaction every second day, the second day has the counts before and after the compaction.
     assert np.asarray(upper.lines[2].get_ydata())[2:6].tolist() == [2, 2, 3, 1]
     assert len(lower.lines) == len(schedules)
+    for most in (1.2, 15, 1e6):
+        upper.set_ylim(1, most)
+        names = [label.get_text() for minor in (False, True) for label in upper.get_yticklabels(minor=minor)]
+        assert sum(map(bool, names)) > 1, names
+        assert not any(set(name) - set("0123456789,") for name in names), names
 
 
 def test_a_log_has_its_compactions_the_projected_ones_and_the_removals(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ def test_shares_count_overlapping_spans_once_and_gaps_not_at_all() -> None:
     )
     spans = spans_of(first, ("join", None, 0, 3.0, 1.0))
     assert plots.timeline(spans).get_suptitle() == "1 bin in 4.0 s: 75 % rewriting on 1 slot, 25 % joining"
+    spans = spans_of(("rewrite", None, 0, 0.0, 99.7), ("join", None, 0, 99.7, 0.3))
+    assert plots.timeline(spans).get_suptitle() == "1 bin in 100 s: 99 % rewriting on 1 slot, 1 % joining"
     jobs = spans_of(*(("rewrite", name, None, 0.0, 1.0) for name in "ab"))
     assert plots.timeline(jobs).get_suptitle().startswith("2 jobs in 1.0 s")
     # Several tasks of a bin count as one bin, and so does a task without a bin.

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from compaction_kit import plots
 from compaction_kit.history import Storage
-from compaction_kit.text import MIB
+from compaction_kit.text import MIB, format_count
 
 
 def ledger_of(versions: pa.Array, num_files: pa.Array, is_compaction: pa.Array) -> pa.Table:
@@ -85,7 +85,8 @@ def test_files_are_bars_coloured_by_what_added_them_and_many_with_the_same_life_
     figure = plots.lifetimes(lives_of(*rows), history, version=min(len(rows) - 1, 1))
     num_live = sum(removed is None for *_, removed in rows)
     num_files = len({path for path, *_ in rows})
-    counts = f"{num_files} files in 3 versions" if len(rows) > 1 else "1 file in 1 version"
+    num_versions = format_count(len(history), "version")
+    counts = f"{format_count(num_files, 'file')} in {num_versions}"
     assert figure.get_suptitle() == f"{counts}, {num_live} live now"
     (axis,) = figure.axes
     assert sum(len(one.get_paths()) for one in axis.collections if isinstance(one, PolyCollection)) == bars
@@ -135,6 +136,9 @@ def test_no_tick_is_between_two_versions(count: int) -> None:
         low, high = axis.get_xlim()
         ticks = [tick for tick in axis.get_xticks() if low <= tick <= high]
         assert ticks == list(range(count)), figure.get_suptitle()
+    versions = pa.table({"version": range(99_990, 99_992 + count), "readable": ["yes"] * (count + 2)})
+    axis = plots.readability(versions).axes[0]
+    assert "99991" in [label.get_text() for label in axis.get_xticklabels()]
 
 
 SIZES = {"size_bytes": [8 * MIB, 4 * MIB, 0], "size_bytes_after": [8 * MIB, MIB, 0]}
