@@ -16,7 +16,7 @@ from compaction_kit.folder import COLUMNS, WithFiles
 from compaction_kit.handle import Handle
 from compaction_kit.history.readable import YES, FilesByVersion, read_files_by_version
 from compaction_kit.records import Plan
-from compaction_kit.retention import IGNORE_RETAIN, in_words
+from compaction_kit.retention import GUARD, IGNORE_RETAIN, in_words
 from compaction_kit.text import (
     as_html_table,
     format_count,
@@ -147,6 +147,9 @@ class VacuumPlan(WithFiles, Plan):
                 "Delta since 4.1 ignores RETAIN and would keep removed files for "
                 f"{in_words(self.table_retention)}, the table property; run() keeps them for {retention}."
             )
+        if self.at > datetime.now(UTC) and self.handle.goes_by(GUARD):
+            old = f"earlier versions that are older than {in_words(self.table_retention)}"
+            lines.append(f"By then, Delta also refuses {old}, unless {GUARD} is false.")
         return joined_lines([*lines, self.warning])
 
     summary = explain

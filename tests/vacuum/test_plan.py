@@ -240,6 +240,11 @@ def test_versions_that_the_guard_refuses_are_not_lost_but_named_and_the_latest_i
     assert plan.warning in plan.explain()
     plan = table.plan_vacuum(keep_versions=[1])
     assert (plan.versions_lost, plan.warning) == ([], "")
+    later = table.plan_vacuum(at=datetime.now(UTC) + timedelta(days=60)).explain()
+    words = (
+        f"By then, Delta also refuses earlier versions that are older than 7 days, unless {GUARD} is false."
+    )
+    assert (words in plan.explain(), words in later) == (False, True)
     # The latest version is older than the retention, and VACUUM commits two versions after it.
     folder = aged((9, [add("live")]), folder=table.path / "old")
     drop_file(folder, "orphan", 30)
