@@ -98,7 +98,8 @@ class ReadComparison(Record):
         if not self.is_clear:
             return f"Timings overlap: median {spent}, too noisy to call; {files}"
         word, factor = ("fast", self.speedup) if self.speedup >= 1 else ("slow", 1 / self.speedup)
-        return f"{format_factor(factor)} times as {word}: {spent}, {files}"
+        times = f"{format_factor(factor)} times as {word}" if factor >= 1.05 else "About as fast"
+        return f"{times}: {spent}, {files}"
 
     def seconds_at(self, version: int) -> list[float]:
         """Return the seconds of each run at a version, in the order of the runs."""

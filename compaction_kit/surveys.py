@@ -21,7 +21,15 @@ from compaction_kit.plan.packing import OPEN_COST
 from compaction_kit.plan.thresholds import session_rules, thresholds
 from compaction_kit.records import TableRows
 from compaction_kit.table import open_table
-from compaction_kit.text import as_html_table, element, format_count, format_factor, format_size, joined_lines
+from compaction_kit.text import (
+    as_html_table,
+    element,
+    format_count,
+    format_factor,
+    format_share,
+    format_size,
+    joined_lines,
+)
 from compaction_kit.times import in_zone, session_zone
 
 # Several threads read each log already; more tables at once take memory and are hardly faster.
@@ -84,11 +92,11 @@ class Survey(TableRows):
         total = sum(counts)
         read = f"After compaction, a full read of {format_count(len(counts), 'table')} would open"
         if total <= 0:
-            return f"{read} as many files as now"
+            return f"{read} {format_count(-total, 'more file') if total else 'as many files as now'}"
         cumulated = np.cumsum(counts)
         most = int(np.argmax(cumulated >= _MOST_OF_IT * total)) + 1
         fewer = f"{read} {format_count(total, 'fewer file')}"
-        share = _percent(int(cumulated[most - 1]), total)
+        share = format_share(int(cumulated[most - 1]), total)
         return fewer if most == len(counts) else f"{fewer}, {share} of them in {format_count(most, 'table')}"
 
     def summary(self) -> str:
@@ -251,7 +259,7 @@ def cells(row: Facts) -> dict[str, str]:
         "table": row["table"],
         "files": f"{row['num_files']:,}",
         # If compaction doesn't change a table, small files are no finding.
-        "small": _percent(row["num_small_files"], row["num_files"]) if some else "",
+        "small": format_share(row["num_small_files"], row["num_files"]) if some else "",
         "size": format_size(row["size_bytes"]),
         "median file": format_size(row["median_size_bytes"]),
         "after": f"{row['num_files'] - fewer_files(row):,}",
@@ -266,11 +274,3 @@ def cells(row: Facts) -> dict[str, str]:
 def fewer_files(row: Facts) -> int:
     """Return by how many files compaction reduces a row's table."""
     return int(row["files_removed"] - row["files_added"])
-
-
-def _percent(part: int, whole: int) -> str:
-    """Format a share, as 0 % or 100 % only if it is exactly nothing or all."""
-    if not whole:
-        return "0 %"
-    share = round(100 * part / whole)
-    return f"{share if part in (0, whole) else min(max(share, 1), 99)} %"

@@ -172,6 +172,14 @@ def format_change(before: float, after: float) -> str:
     return f"{format_size(before)} → {format_size(after)}{ratio}"
 
 
+def format_share(part: float, whole: float) -> str:
+    """Format a share, as 0 % or 100 % only if it is exactly nothing or all."""
+    if not whole:
+        return "0 %"
+    share = round(100 * part / whole)
+    return f"{share if part in (0, whole) else min(max(share, 1), 99)} %"
+
+
 class Html(str):
     """Text that is HTML. Adding, formatting or replacing gives plain text again."""
 

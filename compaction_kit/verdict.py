@@ -105,7 +105,7 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
         sentences = [first, *explain_clustering(plan)[:-2]]
     else:
         sentences = _needed(plan, now, after)
-    return kind, sentences + _besides(plan, after)
+    return kind, sentences + _besides(plan)
 
 
 def _needed(plan: BinPlan, now: int, after: int) -> list[str]:
@@ -128,7 +128,7 @@ def _needed(plan: BinPlan, now: int, after: int) -> list[str]:
     ]
 
 
-def _besides(plan: BinPlan, after: int) -> list[str]:
+def _besides(plan: BinPlan) -> list[str]:
     """Say what OPTIMIZE leaves, what else compacts the table, and why files stay small."""
     sentences = []
     # A purge leaves files without live rows too, so their deleted rows don't count.
@@ -146,8 +146,10 @@ def _besides(plan: BinPlan, after: int) -> list[str]:
         )
     # Partitions are numbered from 0.
     num_partitions, size = int(plan.planner.groups.max(initial=-1)) + 1, plan.sizes_after
-    is_split = num_partitions >= _MANY_PARTITIONS and after < 2 * num_partitions
-    if is_split and size.mean() < plan.source.small_file_size():
+    small = plan.source.small_file_size()
+    # At most one small file per partition is left.
+    is_split = num_partitions >= _MANY_PARTITIONS and np.count_nonzero(size < small) <= num_partitions
+    if is_split and size.mean() < small:
         have, about = ("have", "") if plan.is_empty else ("would still have", "about ")
         sentences.append(
             f"With {num_partitions:,} partitions, files {have} {about}{format_size(size.mean())} on average: "

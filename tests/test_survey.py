@@ -98,6 +98,9 @@ def test_tables_are_ranked_by_gain_and_errors_come_last_with_what_is_known(lake:
     assert f"{lake}/empty 0 → 0 files nothing to do" in lines
     assert lines[6].startswith(f"{lake}/bad/clustered: The domain delta.clustering is damaged")
     assert "would open as many files as now." in survey(lake / "none").summary()
+    (row,) = survey(lake / "few").rows.to_pylist()
+    split = pa.Table.from_pylist([row | {"files_added": 20}], found.rows.schema)
+    assert "would open 17 more files." in Survey("x", split).summary()
     assert survey(lake / "bad/newer").summary().startswith("1 table can't be surveyed.")
     assert found.to_pandas()["gain"].max() == 28 * MIB
     # The page has the table, the errors and the figure.

@@ -98,6 +98,9 @@ def test_how_bad_it_is_and_what_else_matters_is_said(
 
 def test_what_does_not_matter_is_not_said(tmp_path: Path) -> None:
     few = [marked("small", 10, 2), *small(2), *small(1, 20)]
+    # A larger maximum would make larger files.
+    said = str(verdict_of(files_of(tmp_path / "limited", *small(3, 120)), Thresholds(KIB, 15)))
+    assert "With 120 partitions" not in said
     for number, actions in enumerate((few, WHOLE, small(2, 100, 2 * KIB), small(1, 100, 20 * MIB))):
         said = str(verdict_of(files_of(tmp_path / str(number), *actions)))
         assert not any(word in said for word in ("on disk", "With", "Auto")), said

@@ -189,12 +189,16 @@ def read_storage(handle: Handle) -> Storage:
     ever = pa.table({"added": lifetimes["added"].take(begins), "removed": pa.nulls(len(begins), pa.int64())})
     live = totals(lifetimes, sizes)
     gone_bytes = totals(ever, gone_sizes[begins]) - totals(lifetimes, gone_sizes)
-    tombstoned = totals(ever, sizes[begins]) - live - gone_bytes
-    columns = {"live_bytes": live, "tombstoned_bytes": tombstoned, "gone_bytes": gone_bytes}
     on_disk = needs.folder.files
-    orphans = on_disk.filter(pc.invert(pc.is_in(on_disk["path"], value_set=needs.files["path"])))
-    versions = pa.table({"version": needs.versions, **columns})
-    return Storage(versions, pc.sum(orphans["size_bytes"]).as_py() or 0)
+    others = on_disk.filter(pc.invert(pc.is_in(on_disk["path"], value_set=needs.files["path"])))
+    # A checkpoint keeps the tombstones of files that were removed before the log's first version.
+    is_known = pc.is_in(others["path"], value_set=needs.tombstones["path"])
+    early, orphaned = (
+        pc.sum(others.filter(mask)["size_bytes"]).as_py() or 0 for mask in (is_known, pc.invert(is_known))
+    )
+    tombstoned = totals(ever, sizes[begins]) - live - gone_bytes + early
+    columns = {"live_bytes": live, "tombstoned_bytes": tombstoned, "gone_bytes": gone_bytes}
+    return Storage(pa.table({"version": needs.versions, **columns}), orphaned)
 
 
 def read_versions(handle: Handle) -> pa.Table:

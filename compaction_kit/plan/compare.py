@@ -40,6 +40,8 @@ class Comparison(Record):
         touched = {row["layout"]: row["range_files"] for row in self.layouts.to_pylist()}
         best = min(touched, key=lambda name: touched[name])
         when = best if best.startswith(("now", "by ")) else f"after {best}"
+        equal = [name for name in touched if format_factor(touched[name]) == format_factor(touched[best])]
+        when = f"in {len(equal)} of {len(touched)} layouts" if equal[1:] else when
         how = "as many files in each layout" if len({*touched.values()}) == 1 else f"the fewest files {when}"
         finding = f"A narrow range of {self.column} touches {how}"
         return plots.layouts(finding, touched, self.facts(), "files touched")

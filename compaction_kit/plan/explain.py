@@ -74,8 +74,8 @@ def _explain_packing(plan: BinPlan) -> list[str]:
         bins += bin_limit(plan) + _spread(plan)
         order = first.get(plan.order, f"in order of {plan.order}")
         lines.append(f"Of these, {plan.num_files_removed:,} fill {bins}, {order}.")
-        if limits.max_file_size > limits.target_file_size:
-            times = f"about {format_factor(limits.max_file_size / limits.target_file_size)} times"
+        if (factor := limits.max_file_size / limits.target_file_size) >= 1.05:
+            times = f"about {format_factor(factor)} times"
             lines.append(f"Bins are {times} as large as the new files, because rewriting shrinks the data.")
     lines += _left_out(plan, selected)
     if limits.batch_size is not None:
@@ -253,7 +253,8 @@ def bin_limit(plan: BinPlan) -> str:
     predicted = "" if plan.order == SIZE else " with a predicted output"
     most, target = plan.thresholds.max_file_size, plan.thresholds.target_file_size
     about = f" (files of about {format_size(target)})" if most > target else ""
-    return f"{predicted} of at most {format_size(most)}{about}"
+    alone = plan.is_purge and (plan.outcome.bytes_removed > most).any()
+    return f"{predicted} of at most {format_size(most)}{about}{', or of one larger file' if alone else ''}"
 
 
 @dataclass(frozen=True)

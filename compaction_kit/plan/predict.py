@@ -108,7 +108,8 @@ def _bounded(weights: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _basis(overhead: float, slope: float, how: str) -> str:
-    return f"{format_size(overhead)} per file and {slope:,.1f} bytes per row, {how}"
+    rate = f"{slope:,.1f}" if slope >= 1 else f"{slope:.1g}"
+    return f"{format_size(overhead)} per file and {rate} bytes per row, {how}"
 
 
 def _neighbours(files: Files, rows: np.ndarray) -> np.ndarray:

@@ -236,9 +236,11 @@ def test_what_a_purge_has_no_use_for_is_refused(tmp_path: Path) -> None:
         for i in (1, 2)
     ]
     columns = [handmade.protocol(features=["deletionVectors"]), handmade.metadata()]
+    vectors.append(handmade.add("f3.parquet", 2 << 30, records=100, vector=handmade.inline_vector([3])))
     handmade.write_log(tmp_path, [*columns, *vectors])
     plan = open_table(tmp_path).plan_purge()
-    assert (plan.num_bins, plan.num_deleted_rows, plan.dropped_columns.num_rows) == (1, 4, 0)
+    assert (plan.num_bins, plan.num_deleted_rows, plan.dropped_columns.num_rows) == (2, 5, 0)
+    assert "in 2 bins of at most 1 GiB, or of one larger file, as 2 files" in plan.explain()
     words = 'strategy="arrow" is unknown: use one of auto, reorg'
     refused(plan.run, errors.InvalidArgumentError, words, strategy="arrow")
     purge = open_table(tmp_path).plan_purge

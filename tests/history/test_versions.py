@@ -85,6 +85,15 @@ def test_a_checkpoint_from_before_the_commits_is_compared_by_rows(gapped: Path, 
     assert (diff.same_content_by, diff.difference) == (None, "7 rows more")
 
 
+def test_files_removed_before_the_log_begins_are_tombstoned(gapped: Path, copy_of: CopyOf) -> None:
+    table = copy_of(gapped)
+    handmade.remove_commits(table, *range(8))
+    (table / "_delta_log" / f"{2:020}.checkpoint.parquet").unlink()
+    storage = open_table(table).storage()
+    removed = (table / "b").stat().st_size
+    assert (storage.orphaned_bytes, storage.versions["tombstoned_bytes"].to_pylist()) == (0, [removed] * 4)
+
+
 def test_versions_before_a_lost_commit_are_gone(gapped: Path, copy_of: CopyOf) -> None:
     table = copy_of(gapped)
     handmade.remove_commits(table, 5)

@@ -24,6 +24,8 @@ def test_overhead_and_bytes_per_row_are_estimated_from_files_on_a_line(tmp_path:
     assert "8.0 bytes per row, estimated from 4 of the table's files" in model.basis
     output = model.output_bytes(np.array([1, 2, 3]), np.array([0, 0, 0]), 1)
     assert abs(output[0] - (500 + 80 + 160 + 320)) <= 3
+    adds = [handmade.add(f"f{i}", 1_000 + 4 * i, records=1_000 * i) for i in range(1, 5)]
+    assert "and 0.004 bytes per row" in SizeModel.of(files_of(tmp_path / "equal rows", *adds)).basis
 
 
 @pytest.mark.parametrize("records", [None, 10, 0])
