@@ -136,13 +136,14 @@ def audit(
 
 
 def rewrites(log: TransactionLog, since: datetime | None = None) -> pa.Table:
-    """Return the rows of `TransactionLog.commits` that replace files and say that they change no data."""
+    """Return the commits that replace files and change no data, as they say; times are those of history."""
     # Commits that create a table, such as a clone, may say so too.
     is_rewrite = ~pc.field("data_change") & (pc.field("version") > 0)
     is_rewrite &= pc.field("num_added") + pc.field("num_removed") > 0
     if since is not None:
         is_rewrite &= pc.field("timestamp") >= pa.scalar(since, STAMP)
-    return log.commits().filter(is_rewrite)
+    log = log.listed()
+    return log.commits().set_column(1, "timestamp", log.commit_times()).filter(is_rewrite)
 
 
 def _claims(

@@ -219,8 +219,10 @@ class Files:
         if unknown := int((~bounds.known).sum()):
             are = "is" if unknown == 1 else "are"
             finding += f"; {format_count(unknown, 'file')} without bounds {are} not drawn"
-        values, label = place_values(bounds, self.snapshot.metadata.column_types[column])
-        return plots.extents(finding, column, values, label, panels, figure)
+        kind = self.snapshot.metadata.column_types[column]
+        values, label = place_values(bounds, kind)
+        name = f"{column} (UTC)" if kind == "timestamp" else column
+        return plots.extents(finding, name, values, label, panels, figure)
 
     def __repr__(self) -> str:
         files = format_count(self.num_files, "file")

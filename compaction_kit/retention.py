@@ -18,6 +18,8 @@ _UNITS |= {"day": 86_400, "week": 604_800}
 # Spark's settings also have short units (JavaUtils.timeStringAs).
 _UNITS |= {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 _LENGTH = rf"\+?(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\b\s*"
+# About 2,700 years, so that times that are so far away are still dates.
+_FOR_EVER = 1e6 * _UNITS["day"]
 _RETENTION = re.compile(rf"(?:interval\s+)?(?:{_LENGTH})+")
 
 
@@ -37,7 +39,8 @@ def parse_retention(text: str, name: str = "retention") -> timedelta:
             f'{name}={show_value(text)} is not a length of time: write it as "168 hours" or "7 days".'
         )
     lengths = re.findall(_LENGTH, text.lower())
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in lengths))
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in lengths)
+    return timedelta(seconds=min(seconds, _FOR_EVER))
 
 
 def cutoff(at: datetime, retention: timedelta) -> int:
@@ -51,4 +54,4 @@ def in_words(length: timedelta) -> str:
     hours = length / timedelta(hours=1)
     if days and not rest:
         return format_count(days, "day")
-    return f"{hours:g} hour" if hours == 1 else f"{hours:g} hours"
+    return f"{hours:,.10g} hour" if hours == 1 else f"{hours:,.10g} hours"

@@ -114,7 +114,10 @@ def place_values(bounds: Bounds, column_type: Any) -> tuple[np.ndarray, Callable
     if not all(isinstance(value, int | float) and -_LARGEST < value < _LARGEST for value in values):
         return steps, lambda place: str(values[round(place)])
     if str(column_type).startswith("timestamp"):
-        return values.astype(float), lambda place: f"{_EPOCH + timedelta(microseconds=place):%Y-%m-%d %H:%M}"
+        # Unlike datetimes, NumPy's times go beyond the years 1 to 9999, as bounds in UTC may.
+        return values.astype(float), lambda place: str(np.datetime64(int(place) // 60_000_000, "m")).replace(
+            "T", " "
+        )
     is_whole = all(isinstance(value, int) for value in values)
     return values.astype(float), lambda place: f"{round(place):,}" if is_whole else f"{place:,.6g}"
 

@@ -1,7 +1,9 @@
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from compaction_kit import audit
+from compaction_kit import audit, open_table
 from tests import folders, handmade
 from tests.conftest import CopyOf
 from tests.handmade import remove
@@ -153,6 +155,16 @@ def test_true_rewrites_of_deltalake_and_of_spark_are_proved(
     assert (nothing.explain(), len(nothing.parts())) == (f"0 rewrites in {table}.", 1)
     many = replace(found, rows=pa.concat_tables([found.rows] * 20))
     assert len(many.explain().splitlines()) == 52
+
+
+def test_a_rewrite_is_dated_as_in_the_history(tmp_path: Path) -> None:
+    """The file of the commit before is from the future, as after a clock was put right."""
+    rewrite = [handmade.unchanged(one) for one in (handmade.remove("a"), handmade.add("b"))]
+    handmade.write_log(tmp_path, [handmade.add("a")], rewrite)
+    later = datetime.now(UTC) + timedelta(days=10)
+    os.utime(handmade.commit_path(tmp_path, 0), (later.timestamp(), later.timestamp()))
+    found = audit(tmp_path, since=later).to_arrow()
+    assert found["timestamp"].to_pylist() == open_table(tmp_path).history()["timestamp"].to_pylist()[1:]
 
 
 def test_a_log_that_lacks_a_commit_is_not_taken_for_one_without_rewrites(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class Recorder:
         self._rewriting_share = _REWRITING_SHARE if verify else 1.0
         self._fraction = 0.0
         self._spans: list[tuple[object, ...]] = []
-        self.start = time.time()
+        self.start, self._began = time.time(), time.monotonic()
         self.bins_done = self.bytes_done = self.bytes_compared = self.peak_bytes = 0
         self.conflicts: list[tuple[float, str]] = []
         self.fingerprint = Fingerprint(0, (0, 0))
@@ -104,7 +104,7 @@ class Recorder:
     @property
     def seconds(self) -> float:
         """Seconds since the run began."""
-        return time.time() - self.start
+        return time.monotonic() - self._began
 
     def preparing(self) -> None:
         """Report that nothing is rewritten yet, except for earlier batches."""

@@ -153,13 +153,15 @@ class FilesByVersion:
         np.subtract.at(steps, ends - self.first, weights)
         return np.cumsum(steps, dtype=weights.dtype)[:-1]
 
-    def statuses(self, deleted: pa.Array | None = None, superseded: bool = False) -> np.ndarray:
-        """Return whether each version can be read, as in `Table.versions`, after paths are deleted too.
+    def statuses(
+        self, deleted: pa.Array | None = None, superseded: bool = False, at: datetime | None = None
+    ) -> np.ndarray:
+        """Return whether each version can be read at a time, as in `Table.versions`, without deleted paths.
 
         Delta's guard never refuses the latest version (SnapshotManagement) unless it is `superseded`.
         """
         missing = self.missing if deleted is None else pa.concat_arrays([self.missing, deleted])
-        is_old = self.times < cutoff(datetime.now(UTC), self.retention)
+        is_old = self.times < cutoff(at or datetime.now(UTC), self.retention)
         is_latest = (self.versions == self.latest) & (not superseded)
         conditions = {
             LOG_GONE: ~self.has_commit,

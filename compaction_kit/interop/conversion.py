@@ -78,7 +78,7 @@ class ConvertPlan(WithFiles, Plan):
             RunFailedError, ReadOnlyTableError, RunCancelled: Delta or Spark failed, or Ctrl-C was pressed.
             VerificationError: The rows differ.
         """
-        start, spark, store = time.time(), get_spark(), local_store(self.path, _WHAT)
+        start, spark, store = time.monotonic(), get_spark(), local_store(self.path, _WHAT)
         if not _list_files(store).equals(self.files):
             changed = "have changed since the plan was made: make a new plan; nothing was changed"
             raise errors.StalePlanError(f"The files in {self.path} {changed}.")
@@ -108,7 +108,7 @@ class ConvertPlan(WithFiles, Plan):
             return f"the log was renamed to {name}, and the folder is Parquet as it was"
 
         proof = _compare(spark, self.path, convert, undo)
-        return ConversionResult(self, open_table(self.path, spark), proof, time.time() - start)
+        return ConversionResult(self, open_table(self.path, spark), proof, time.monotonic() - start)
 
 
 def plan_convert(path: str | Path, partition_by: str | None = None) -> ConvertPlan:
@@ -244,7 +244,7 @@ class ParquetPlan(Plan):
             RunFailedError, ReadOnlyTableError, RunCancelled: Spark or the disk failed, or Ctrl-C was pressed.
             VerificationError: The rows differ; nothing was moved.
         """
-        table, store, start = self.table, local_store(self.table.handle.store, _WHAT), time.time()
+        table, store, start = self.table, local_store(self.table.handle.store, _WHAT), time.monotonic()
         stale = f"{table.path} has changed since the plan was made at version {self.version}: plan again."
 
         def check() -> None:
@@ -272,7 +272,7 @@ class ParquetPlan(Plan):
                 raise errors.StalePlanError(f"{stale} Files that were moved are in {self.set_aside}.")
         except OSError as error:
             raise translate(error, str(table.path), f"what was moved is in {self.set_aside}") from None
-        return ConversionResult(self, table, proof, time.time() - start, self.set_aside)
+        return ConversionResult(self, table, proof, time.monotonic() - start, self.set_aside)
 
 
 def plan_to_parquet(table: Table | str | Path) -> ParquetPlan:

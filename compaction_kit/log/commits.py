@@ -185,7 +185,7 @@ def commit_times(store: Store, commits: Sequence[LogFile], metadata: Metadata) -
 
     num_unstamped = sum(since is None or (file.version or 0) < since for file in commits)
     for i, file in enumerate(commits[:num_unstamped]):
-        times[i] = max(file.modification_time, times[i - 1] + 1 if i else 0)
+        times[i] = max(file.modification_time, times[i - 1] + 1 if i else file.modification_time)
     times[num_unstamped:] = list(store.at_once(stamp, commits[num_unstamped:]))
     return times
 

@@ -46,7 +46,7 @@ _PATTERNS = {
 class LogFile(NamedTuple):
     """One file of the log: its name in `_delta_log`, its size in bytes and its time in ms since 1970.
 
-    `identity` (inode, and time in ns) changes if another file takes the name.
+    `identity` changes if another file takes the name.
     """
 
     name: str
@@ -108,7 +108,7 @@ def _entries(store: Store) -> list[Entry]:
 
 def _files_of(entries: Iterable[Entry], prefix: str = "") -> list[LogFile]:
     return [
-        log_file(prefix + one.name, one.size_bytes, one.modification_time, (one.inode, one.modified_ns))
+        log_file(prefix + one.name, one.size_bytes, one.modification_time, (one.identity, one.modified_ns))
         for one in entries
         if one.is_file and not one.name.startswith(".")
     ]

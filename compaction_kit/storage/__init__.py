@@ -200,4 +200,6 @@ def checksum_place(place: str) -> str:
 
 def _entry(name: str, status: os.stat_result) -> Entry:
     is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
-    return Entry(name, is_file, is_folder, status.st_size, status.st_mtime_ns, status.st_ino)
+    # A copy may keep the size and the modification time, but not the time of its last change.
+    identity = status.st_ino ^ status.st_ctime_ns
+    return Entry(name, is_file, is_folder, status.st_size, status.st_mtime_ns, identity)

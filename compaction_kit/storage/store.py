@@ -42,7 +42,7 @@ class Entry(NamedTuple):
     is_folder: bool
     size_bytes: int
     modified_ns: int
-    inode: int = 0
+    identity: int = 0
 
     @property
     def modification_time(self) -> int:

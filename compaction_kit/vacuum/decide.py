@@ -1,7 +1,7 @@
 """Decide as VACUUM does (VacuumCommand.gc) which files and folders are deleted; find the versions lost."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -131,13 +131,15 @@ def _cost(
     # After VACUUM's own commits, the planned version isn't the latest, and Delta's guard may refuse it.
     logs = needs.handle.conf(_LOGGING) or str(needs.handle.uri.partition(":")[0] in _LOGGED)
     commits = not is_empty and logs.lower() != "false"
-    before, after = needs.statuses(), needs.statuses(deleted=deleted, superseded=commits)
+    before, after = needs.statuses(), needs.statuses(deleted, superseded=commits)
+    # On a later day, the guard refuses more versions, with or without VACUUM.
+    then = needs.statuses(deleted, superseded=commits, at=max(at, datetime.now(UTC)))
     lost = needs.versions[(before == YES) & (after != YES)].tolist()
     survives_as, survives_by = dict[int, int](), dict[int, str]()
     if lost:
         content = find_same_content(needs)
         groups = dict(zip(needs.versions.tolist(), content.groups.tolist(), strict=True))
-        instead = {groups[version]: version for version in needs.versions[after == YES].tolist()}
+        instead = {groups[version]: version for version in needs.versions[then == YES].tolist()}
         if commits and before[-1] == YES:
             # VACUUM's own commits have the content of the latest version.
             instead.setdefault(groups[needs.latest], needs.latest + 2)
@@ -151,7 +153,7 @@ def _cost(
         "versions_lost": lost,
         "content_survives_as": survives_as,
         "content_survives_by": survives_by,
-        "warning": _warning(needs, keep, after, at),
+        "warning": _warning(needs, keep, then, at),
     }
 
 

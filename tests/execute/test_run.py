@@ -65,6 +65,11 @@ def test_a_run_succeeds_though_its_commit_deletes_the_log_before_it(tmp_path: Pa
     table = open_table(folder)
     plan = table.plan_compaction()
     assert "The run can't be undone: with the checkpoint of version 10" in plan.explain()
+    earlier = handmade.write_log(tmp_path / "earlier", *([handmade.add(f"f{i}", 10)] for i in range(9)))
+    age(earlier, 40)
+    # Of the batches' commits, the second one is version 10, and the first one hasn't expired.
+    batches = open_table(earlier).plan_compaction(batch_size=1, min_file_size=20, max_file_size=20)
+    assert (batches.num_batches, batches.warnings) == (4, ())
     result = plan.run(strategy)
     assert table.log.readable_range() == range(10, 11)
     assert (result.versions, result.verified, result.as_planned) == ((10,), True, True)

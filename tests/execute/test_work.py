@@ -3,6 +3,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from compaction_kit.compat import create_frame
 from compaction_kit.execute import CompactionResult, Progress
 from compaction_kit.execute.jobs import WorkCancelled, in_thread, run_watched, session_confs
-from compaction_kit.execute.work import ProgressBar
+from compaction_kit.execute.work import ProgressBar, Recorder
 from compaction_kit.verify import Fingerprint
 from tests.releases import since_spark
 
@@ -28,6 +29,12 @@ def test_the_bar_shows_each_step_though_nothing_is_added(capsys: pytest.CaptureF
     assert "Comparing, 1 of 4 bins |" in shown
     assert " 80 %" in shown
     assert shown.endswith("\r")
+
+
+def test_a_clock_that_is_set_back_changes_no_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Recorder(lambda _: None, Mock(num_bins=1, bytes_removed=1), verify=True)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert 0 <= record.seconds < 60
 
 
 SET, UNSET = "spark.sql.shuffle.partitions", "spark.databricks.delta.optimize.minFileSize"

@@ -196,6 +196,15 @@ def test_times_of_files_count_only_before_the_first_in_commit_timestamp(tmp_path
     assert [found(millis) for millis in (0, 999, 1_000, 1_999, 2_000, 4_000)] == [0, 0, 1, 1, 2, 4]
 
 
+def test_a_log_that_is_replaced_by_one_with_its_sizes_and_times_is_read_again(tmp_path: Path) -> None:
+    for gone, left in ("ab", "ba"):
+        actions = [handmade.add("a"), handmade.add("b")], [handmade.remove(gone)]
+        handmade.write_log(tmp_path, *actions)
+        for version in range(2):
+            os.utime(handmade.commit_path(tmp_path, version), (1_700_000_000, 1_700_000_000))
+        assert open_table(tmp_path).files().to_arrow()["path"].to_pylist() == [left]
+
+
 def test_commits_stay_in_memory_a_few_times_however_many_follow(tmp_path: Path) -> None:
     log = open_table(handmade.write_log(tmp_path, [handmade.add("f0")])).log
 

@@ -238,13 +238,14 @@ def test_versions_that_the_guard_refuses_are_not_lost_but_named_and_the_latest_i
     plan = table.plan_vacuum(keep_versions=[0])
     assert plan.warning == f"Delta refuses kept versions older than the retention unless {GUARD} is false: 0."
     assert plan.warning in plan.explain()
-    plan = table.plan_vacuum(keep_versions=[1])
-    assert (plan.versions_lost, plan.warning) == ([], "")
-    later = table.plan_vacuum(at=datetime.now(UTC) + timedelta(days=60)).explain()
+    now = table.plan_vacuum(keep_versions=[1])
+    assert (now.versions_lost, now.warning) == ([], "")
+    later = table.plan_vacuum(keep_versions=[1], at=datetime.now(UTC) + timedelta(days=60))
     words = (
         f"By then, Delta also refuses earlier versions that are older than 7 days, unless {GUARD} is false."
     )
-    assert (words in plan.explain(), words in later) == (False, True)
+    assert (words in plan.explain(), words in later.explain()) == (False, True)
+    assert later.warning.startswith(plan.warning.replace(": 0.", ": 1."))
     # The latest version is older than the retention, and VACUUM commits two versions after it.
     folder = aged((9, [add("live")]), folder=table.path / "old")
     drop_file(folder, "orphan", 30)
@@ -298,6 +299,8 @@ def test_a_retention_is_a_length_of_time_in_words(aged: Aged) -> None:
     hours |= dict.fromkeys(week, 168)
     plans = {text: table.plan_vacuum(text) for text in hours}
     assert {text: plan.retention / timedelta(hours=1) for text, plan in plans.items()} == hours
+    long = table.plan_vacuum("999999999999 days")
+    assert "removed less than 1,000,000 days before are kept" in long.explain()
     for text, words in (("1 week", "7 days"), ("interval 6 days 25 hours", "169 hours")):
         assert f"began more than {words} before" in plans[text].explain()
     table = open_table(aged((1, [metadata(configuration={PROPERTY: "soon"}), add("a")])))
