@@ -250,7 +250,7 @@ def learn(cost: Cost, result: CompactionResult) -> CompactionResult:
     if result.strategy != cost.strategy.partition(",")[0]:
         return result
     RAN.add(cost.strategy)
-    if result.conflicts or result.refusals:
+    if result.conflicts or result.refusals or result.num_files_removed != cost.files_read:
         return result
     steps = result.timeline.to_pylist()
     proof = sum(step["seconds"] for step in steps if step["step"] == "proof")

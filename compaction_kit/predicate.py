@@ -99,7 +99,7 @@ def _evaluate(spark: SparkSession, partitions: pa.Table, metadata: Metadata, whe
         line = first_line(error)
         reason = f"can't be {'parsed as SQL' if isinstance(error, ParseException) else 'used'}: {line}"
         if line.startswith("[UNRESOLVED_COLUMN"):
-            unknown = (error.getMessageParameters() or {}).get("objectName", "?").strip("`")
+            unknown = (error.getMessageParameters() or {}).get("objectName", "?").replace("`", "")
             reason = (
                 f"uses {unknown}, which is not a partition column: use only {', '.join(columns)}, or leave "
                 "where out"

@@ -192,7 +192,9 @@ def _opened(query: ParsedQuery, frame: DataFrame, version: int, root: str) -> se
 
 def _row(name: str, adds: _Adds, opened: set[str]) -> tuple[str, int, int, int]:
     sizes = {plain_path(unquote(add["path"])): add["size"] for add in adds}
-    return name, len(adds), len(opened), sum(sizes.get(path, 0) for path in opened)
+    # Files of other tables that the query reads aren't compacted.
+    own = [sizes[path] for path in opened if path in sizes]
+    return name, len(adds), len(own), sum(own)
 
 
 def _layouts(plan: BinPlan, plans: dict[str, BinPlan]) -> Iterator[tuple[str, _Adds]]:

@@ -155,8 +155,8 @@ def measure_reads(
         after: The version that is compared.
         query: SQL with {table}, or the table's own name, for the table ("SELECT count(*) FROM {table} WHERE
             id < 3"); or a condition ("id < 3"), which selects all columns of the rows that meet it; or a
-            function that takes the table's DataFrame and returns one. Files that are read for a subquery in a
-            condition (WHERE id = (SELECT …)) are not counted.
+            function that takes the table's DataFrame and returns one. Files that are read for a subquery that
+            is a value (WHERE id = (SELECT …)) are not counted.
         repeats: Number of timed runs at each version.
 
     Raises:

@@ -77,7 +77,9 @@ class Verdict:
             return cls(kind, (*now, *past))
         if past:
             # After a run, the plan's reason for having nothing to do is left out.
-            now = ["Nothing more to do.", *now[1:]] if plan is not None and plan.is_empty else now
+            if plan is not None and plan.is_empty:
+                where = f" where {plan.where}" if plan.where else ""
+                now = [f"Nothing more to do{where}.", *now[1:]]
             kind = "warning" if result is not None and not result.as_planned else "good"
         return cls(kind, (*past, *now)) if past or now else None
 
@@ -165,7 +167,8 @@ def _outcome(result: CompactionResult | None, reads: ReadComparison | None) -> l
     sentences = [
         f"{format_count(result.num_files_removed, 'file')} became {result.num_files_added:,}: "
         f"{format_size(result.bytes_removed)} → {format_size(result.bytes_added)} in "
-        f"{format_seconds(result.seconds)}, as {which} {format_list(result.versions)}, by {result.strategy}."
+        f"{format_seconds(result.seconds)}, as {which} {format_list(result.versions)}, "
+        f"by {result.strategies}."
     ]
     if result.fingerprint is None:
         sentences.append("The content was not compared.")

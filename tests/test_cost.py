@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,21 +118,24 @@ def test_a_cost_names_proof_memory_and_requests() -> None:
 def test_rates_come_from_the_last_runs_that_did_what_was_predicted(kept: Path) -> None:
     predicted = predict_cost(9, MIB, 1, MIB)
     sizes = np.array(predicted.amounts[0])
-    done = [CompactionResult("arrow", "", sizes, sizes, seconds=seconds) for seconds in range(1, 15)]
-    others = {"strategy": "optimize"}, {"conflicts": ("another writer",)}, {"refusals": {0: "a reason"}}
-    runs = [*done, *(replace(done[0], **other) for other in others)]  # type: ignore[arg-type]
+    run = CompactionResult("arrow", "", sizes, sizes, num_files_removed=9)
+    done = [replace(run, seconds=float(seconds)) for seconds in range(1, 15)]
+    others: list[dict[str, Any]] = [{"strategy": "optimize"}, {"conflicts": ("another writer",)}]
+    others += [{"refusals": {0: "a reason"}}, {"num_files_removed": 12}]
+    runs = [*done, *(replace(done[0], **other) for other in others)]
     learned = [cost.learn(predicted, run).predicted for run in runs]
-    assert learned == [predicted.total(verify=False)] * 14 + [None] * 3
+    assert learned == [predicted.total(verify=False)] * 14 + [None] * 4
     assert [run[-1] for run in json.loads(kept.read_text())["arrow"]] == [*range(3, 15)]
 
 
 def test_runs_that_end_at_once_forget_none_of_the_others(kept: Path) -> None:
     costs = [predict_cost(9, MIB, 1, MIB, strategy) for strategy in ("arrow", "optimize", "reorg")]
     sizes = np.array([1])
+    run = CompactionResult("", "", sizes, sizes, num_files_removed=9, seconds=1.0)
 
     def end(predicted: Cost) -> None:
         for _ in range(60):
-            cost.learn(predicted, CompactionResult(predicted.strategy, "", sizes, sizes, seconds=1.0))
+            cost.learn(predicted, replace(run, strategy=predicted.strategy))
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(end, costs))

@@ -71,6 +71,7 @@ def test_a_time_in_sql_is_of_the_columns_type(
     ("where", "reason"),
     [
         ("id = 1", "uses id, which is not a partition column: use only n, d, s p"),
+        ("n = 1 AND w.x = 1", "uses w.x, which is not a partition column"),
         ("n = = 1", "can't be parsed as SQL"),
         ("n = 1 ZORDER BY (id)", "can't be parsed as SQL"),
         ("n", "can't be used: [DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN]"),

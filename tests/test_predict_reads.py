@@ -63,6 +63,9 @@ def test_each_layout_opens_as_many_files_as_predicted(
     table = folders.copy(shaped, tmp_path / "t")
     plan = open_table(table, spark).plan_compaction(None, LIMIT, LIMIT, order)
     predictions = {query: plan.predict_reads(query) for query in QUERIES + MORE_QUERIES * by_night}
+    joined = plan.predict_reads(f"SELECT * FROM {{table}} a JOIN delta.`{shaped}` b ON a.id = b.id")
+    # Files of the other table don't count.
+    assert layouts_of(joined)[0] == ("now", 24, 24)
     plan.run(strategy="arrow", verify=False)
     after, seen = open_table(table).files().num_files, set[int]()
     assert after < 24

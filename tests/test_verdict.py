@@ -167,6 +167,8 @@ def test_after_a_run_the_outcome_comes_first_and_then_what_is_left(tmp_path: Pat
             "Nothing more to do.",
         ),
     )
+    some = verdict_of(files_of(tmp_path / "some", *small(1)), where="p = '0'", result=DONE)
+    assert some.sentences[-1] == "Nothing more to do where p = '0'."
 
 
 @pytest.mark.parametrize(

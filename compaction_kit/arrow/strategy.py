@@ -48,7 +48,7 @@ class Arrow(Strategy):
     """One Spark job rewrites all bins with pyarrow; outputs are compared before Delta commits them."""
 
     name = "arrow"
-    reason = "arrow: one Spark job rewrites all bins with pyarrow, where OPTIMIZE starts a job for each"
+    reason = "arrow: a Spark job rewrites many bins with pyarrow, where OPTIMIZE starts a job for each"
     runs_any_order = True
 
     def refuse(self, run: Run) -> str | None:

@@ -137,6 +137,11 @@ class CompactionResult(Record):
             )
         return self.reads(query, repeats)
 
+    @property
+    def strategies(self) -> str:
+        """The strategies that made the commits, such as "arrow and optimize"."""
+        return " and ".join(dict.fromkeys(self.batches["strategy"].to_pylist())) or self.strategy
+
     def facts(self) -> dict[str, str]:
         """Return the outcome as readable text: names and values."""
         if not self.versions:
@@ -144,16 +149,15 @@ class CompactionResult(Record):
         proof = "not compared" if self.fingerprint is None else f"identical: {self.fingerprint}"
         if self.proof_reason:
             proof += f" ({self.proof_reason})"
-        by_optimize = "optimize" in self.batches["strategy"].to_pylist()
         reasons, memory = "; ".join(sorted(set(self.refusals.values()))), format_size(self.peak_bytes)
         left = f"{format_count(len(self.refusals), 'bin')}: {reasons}" if reasons else ""
         facts = {
-            "version": f"{', '.join(map(str, self.versions))}, by {self.strategy}",
+            "version": f"{', '.join(map(str, self.versions))}, by {self.strategies}",
             "files": f"{self.num_files_removed:,} → {self.num_files_added:,}"
             f" (the table: {len(self.sizes_before):,} → {len(self.sizes_after):,})",
             "bytes": f"{format_size(self.bytes_removed)} → {format_size(self.bytes_added)}",
             "bins": f"{self.num_bins:,}, {'as planned' if self.as_planned else 'NOT as planned'}",
-            "to OPTIMIZE" if by_optimize else "left alone": left,
+            "to OPTIMIZE" if self.strategies != self.strategy else "left alone": left,
             "conflicts": f"{len(self.conflicts)} with other writers" if self.conflicts else "",
             "content": proof,
             "seconds": f"{self.seconds:.1f}"

@@ -215,5 +215,6 @@ def test_odd_vectors_go_to_optimize(changed: Path, monkeypatch: pytest.MonkeyPat
     assert (result.as_planned, result.num_bins, result.verified) == (True, 3, True)
     assert result.batches["strategy"].to_pylist() == ["arrow", "optimize"]
     assert result.batches["num_files_added"].to_pylist() == [2, 1]
-    assert "to OPTIMIZE" in result.summary()
+    facts = result.facts()
+    assert (facts["version"], "to OPTIMIZE" in facts) == ("6, 7, by arrow and optimize", True)
     assert open_table(changed).plan_compaction().is_empty

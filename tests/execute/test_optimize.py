@@ -114,7 +114,7 @@ def test_auto_is_arrow_where_it_can_and_tells_where_the_time_went(changed: Path)
     plan = open_table(changed).plan_compaction()
     result = plan.run()
     assert (result.strategy, result.verified) == ("arrow", True)
-    assert result.reason.startswith("arrow: one Spark job rewrites all bins with pyarrow")
+    assert result.reason.startswith("arrow: a Spark job rewrites many bins with pyarrow")
     assert result.reason in result.summary()
     timeline = result.timeline.to_pylist()
     assert [span["step"] for span in timeline if span["step"] != "rewrite"] == ["proof", "commit"]
