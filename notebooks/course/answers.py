@@ -64,7 +64,7 @@ def _(table: Any) -> Answers:
     both = [table.files(version=version).overlap("time_hour") for version in (365, 366)]
     yield [one.mean for one in both], ""
     yield [one.num_files for one in both], "these are all files, and a query skips most of them"
-    yield [one.max for one in both], "this is the hour with the most, and the exercise asks for the average"
+    yield [one.max for one in both], "this is the most, or rounded: give the averages with one decimal"
 
 
 @exercise("01.2", "a factor, bytes before divided by bytes after, such as 4.2")
@@ -84,7 +84,8 @@ def _(table: Any) -> Answers:
 def _(*versions: Any) -> Answers:
     yield [rows.rdd.getNumPartitions() for rows in versions], ""
     yield [len(rows.inputFiles()) for rows in versions], "these are files, and a task has several small ones"
-    yield [36, 1], "this takes 128 MiB as the limit, and for a small table the cores set a lower one"
+    yield [35, 1], "this takes 128 MiB as the limit, and for a small table the cores set a lower one"
+    yield [36, 1], "a file fits if its own bytes do; and for a small table the cores set a lower limit"
 
 
 @exercise("02.1", "names of files in a list")
@@ -217,9 +218,12 @@ def _(log: Any) -> Answers:
 @exercise("06.1", "a share from 0 to 1")
 def _(gone: Any, kept: Any) -> Answers:
     ask(gone.version == kept.version, "the table has changed since this plan was made")
-    many = f"this plan deletes {gone.num_files:,} files and not four: plan after the delete, at=in_eight_days"
-    ask(gone.num_files == 4, many)
-    yield gone.size_bytes / (gone.size_bytes + kept.size_bytes), ""
+    wanted = "plan at=in_eight_days, after the delete and before exercise 3"
+    ask(gone.num_files == 4, f"this plan deletes {gone.num_files:,} files and not four: {wanted}")
+    share = gone.size_bytes / (gone.size_bytes + kept.size_bytes)
+    yield share, ""
+    yield 0.5, "compute it from the bytes of the plan and the bytes that stay"
+    yield 100 * share, "give a share, not per cent"
     yield 0.01, "that is the share of the rows, and a file can't be changed"
     yield gone.size_bytes / kept.size_bytes, "divide by all that is stored, and not by what stays"
     yield float(gone.size_bytes), "these are bytes"
@@ -328,6 +332,7 @@ def _(table: Any) -> Answers:
     enough = "set maxFileSize to 30000 and batchSize to 1 before OPTIMIZE, on a new table"
     ask(len(right) == 4, f"OPTIMIZE made {format_count(len(right), 'commit')}, not four: {enough}")
     yield right, ""
+    yield {*map(str, right)}, "these are texts; give numbers"
     for version in right:
         yield {version}, "each batch is a commit, and a batch here is one bin"
     yield {*range(1, 5)}, "these are numbers of batches: the table had versions before"
@@ -341,10 +346,10 @@ def _(table: Any) -> Answers:
     lost = f"this table has the codes as {columns['code']}: convert with PARTITIONED BY (code STRING)"
     ask(columns["code"] == "string", lost)
     found = table.spark.read.parquet(uri(table.path)).schema["code"].dataType
-    # SQL and printSchema use different names for a type.
-    yield f"{found.simpleString()}|{found.typeName()}", ""
+    # SQL, printSchema and Python use different names for a type.
+    yield f"{found.simpleString()}|{found.typeName()}|{type(found).__name__}|{found!r}", ""
     yield "string", "that is what you gave to CONVERT; without it, Spark infers a type from the values"
-    yield "bigint", "the values are small, so a smaller type is enough"
+    yield "bigint|long", "the values are small, so a smaller type is enough"
     yield "date", "01 and 02 look like something simpler"
 
 
@@ -361,14 +366,15 @@ def _(table: Any) -> Answers:
     yield [removed, num_files], "the file that OPTIMIZE wrote was not left alone"
 
 
-@exercise("10.2", "a percentage")
+@exercise("10.2", "a percentage as a number, such as 33")
 def _(plan: Callable[[int], Any], gain: int) -> Answers:
     right = next(n for n in range(1, 101) if 2 * plan(n).gain >= gain)
     yield right, ""
     yield 50, "half of the bytes buys more than half of the gain"
     yield right / 100, "give it in per cent"
     yield right - 1, "this buys a little less than half"
-    yield right + 1, "a smaller one buys half as well"
+    for more in range(right + 1, 101):
+        yield more, "a smaller one buys half as well"
 
 
 @exercise("10.3", "two numbers of files, for the customer and for the day, such as (8, 9)")
@@ -378,5 +384,5 @@ def _(table: Any) -> Answers:
     customer, day = (len(rows.where(f"shop = 'airport' AND {one}").inputFiles()) for one in queries)
     yield [customer, day], ""
     yield [len(rows.where(one).inputFiles()) for one in queries], "these are files of all shops, not of one"
-    yield [customer, customer], "a day has rows of all customers, so in how many files are they?"
+    yield [customer, customer], "a day has rows of all customers, so they are in more files"
     yield [day, day], "the rows are sorted by customer, so few files have this one"

@@ -6,6 +6,8 @@ from math import isclose
 from numbers import Real
 from typing import Any
 
+from pyspark.sql import Row
+
 from compaction_kit.errors import CompactionKitError, InvalidArgumentError, show_value
 from compaction_kit.plots import style
 from compaction_kit.text import Html, element, format_list, shown
@@ -93,9 +95,9 @@ def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
     if _is_same(found, right):
         return ""
     meaning = next((means for wrong, means in mistakes if _is_same(found, wrong)), "")
-    form = "the type is right, the value is not: " if isinstance(right, (Real, str)) else ""
-    if isinstance(right, list) and len(found) == len(right):
-        form = "none of these is right: "
+    form = "this text is not right: " if isinstance(right, str) else "this number is not right: "
+    if not isinstance(right, (Real, str)):
+        form = "none of these is right: " if isinstance(right, list) and len(found) == len(right) else ""
     return meaning or _difference(found, right) or f"{form}give {kind}"
 
 
@@ -105,7 +107,7 @@ def _difference(answer: Any, truth: Any) -> str:
         if _is_same([*answer][::-1], truth):
             return "the values are in the wrong order"
         wrong = [place for place, *pair in zip(_PLACES, answer, truth, strict=False) if not _is_same(*pair)]
-        return f"check {format_list(wrong)} of these" if len(wrong) < len(truth) else ""
+        return f"check {' and '.join(wrong)} of these" if len(wrong) < len(truth) else ""
     if not isinstance(truth, set) or not all(isinstance(value, Hashable) for value in answer):
         return ""
     found = set(answer)
@@ -113,9 +115,12 @@ def _difference(answer: Any, truth: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert values of NumPy, pandas and Arrow to Python's, and classes and Spark types to their names."""
+    """Convert values of NumPy, pandas, Arrow and Spark to Python's, and classes and types to their names."""
     if isinstance(value, type):
         return value.__name__
+    if isinstance(value, list):
+        # `collect` returns a row for each value.
+        return [one[0] if isinstance(one, Row) and len(one) == 1 else one for one in value]
     names = ("tolist", "to_pylist", "as_py", "simpleString")
     return next((getattr(value, name)() for name in names if hasattr(value, name)), value)
 

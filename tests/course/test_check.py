@@ -14,7 +14,7 @@ import pytest
 from course.answers import EXERCISES
 from course.check import check
 from pyspark.sql import SparkSession
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import DateType, IntegerType
 
 from compaction_kit import open_table, sink_log
 from compaction_kit.datasets import shaped_table
@@ -86,7 +86,7 @@ def test_each_exercise_of_the_course_is_open_without_an_answer() -> None:
 def test_an_answer_is_right_or_not_and_the_answer_isnt_shown() -> None:
     for right in (4, np.int64(4), pa.scalar(4)):
         assert "Right" in check("08.1", right, POLICY)._repr_html_()
-    value = "the type is right, the value is not: "
+    value = "this number is not right: "
     for wrong, meaning in ((5, value), ("4", "this is of type str; "), ([4], "this is of type list; ")):
         text = f"{meaning}give the number of a batch."
         assert said("08.1", wrong, POLICY) == f"Not right yet: {text}"
@@ -308,10 +308,10 @@ def test_09_3_and_10_3_ask_spark_for_types_and_files(tmp_path: Path, spark: Spar
         log.commit(*(handmade.write_data(log.table, f"code={part['code']}/a", one, part) for part in parts))
     lost, kept = (open_table(tmp_path / kind, spark) for kind in ("integer", "string"))
     assert "this table has the codes as integer" in said("09.3", "int", lost)
-    # The type as in SQL, in printSchema, in a schema and in Python.
-    for right in ("int", "integer", IntegerType(), int):
+    # The type as in SQL, in printSchema, in a schema, in its text and in Python.
+    for right in ("int", "integer", IntegerType(), IntegerType, "IntegerType()", int):
         judged("09.3", right, {"string": "gave to CONVERT", "bigint": "a smaller type"}, kept)
-    assert 'give a type, such as "date"' in said("09.3", IntegerType, kept)
+    assert 'give a type, such as "date"' in said("09.3", DateType, kept)
     columns = {"time": "timestamp", "customer": "long", "shop": "string"}
     log = Log(tmp_path / "sales", metadata(columns, ["shop"]))
     assert "Z-order" in said("10.3", (4, 4), log.commit())
