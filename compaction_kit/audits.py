@@ -136,7 +136,7 @@ def audit(
 
 
 def rewrites(log: TransactionLog, since: datetime | None = None) -> pa.Table:
-    """Return the commits that replace files and change no data, as they say; times are those of history."""
+    """Return commits that rewrite files and claim to change no data, with times as in `Table.history`."""
     # Commits that create a table, such as a clone, may say so too.
     is_rewrite = ~pc.field("data_change") & (pc.field("version") > 0)
     is_rewrite &= pc.field("num_added") + pc.field("num_removed") > 0

@@ -79,11 +79,9 @@ class CompactionPlan(BinPlan):
         text = properties.get("delta.checkpointInterval", "10")
         interval = int(text) if text.isdecimal() else 0
         checkpoint = (self.version // interval + 1) * interval if interval else 0
+        is_kept = properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false"
         # Delta deletes all commits before a checkpoint at once, and none if the run has made the last one.
-        if (
-            checkpoint != self.version + 1
-            or properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false"
-        ):
+        if checkpoint != self.version + 1 or is_kept:
             return None
         log = read_log_expiry(self.handle)
         latest = (pc.field("version") == self.version) & (pc.field("kind") == Kind.COMMIT.value)

@@ -114,20 +114,22 @@ def place_values(bounds: Bounds, column_type: Any) -> tuple[np.ndarray, Callable
     if not all(isinstance(value, int | float) and -_LARGEST < value < _LARGEST for value in values):
         return steps, lambda place: str(values[round(place)])
     if str(column_type).startswith("timestamp"):
-        # Unlike datetimes, NumPy's times go beyond the years 1 to 9999, as bounds in UTC may.
-        return values.astype(float), lambda place: str(np.datetime64(int(place) // 60_000_000, "m")).replace(
-            "T", " "
-        )
+        return values.astype(float), _minute
     is_whole = all(isinstance(value, int) for value in values)
     return values.astype(float), lambda place: f"{round(place):,}" if is_whole else f"{place:,.6g}"
+
+
+def _minute(micros: float) -> str:
+    # Bounds in UTC may be in the years 0 and 10000, which NumPy has and datetime hasn't.
+    return str(np.datetime64(int(micros) // 60_000_000, "m")).replace("T", " ")
 
 
 @dataclass(frozen=True, repr=False)
 class Overlap(Record):
     """How many files a query for one value of a column has to read, according to their stats.
 
-    The values are the minima and maxima of the files; `depths` holds, for each, the number of files
-    whose range contains it, and of the `num_unknown` files without bounds, which every query reads.
+    The values are the minima and maxima of the files; `depths` holds, for each, how many files a query for it
+    reads: files whose range contains it, and the `num_unknown` files without bounds in their stats.
     """
 
     column: str

@@ -62,10 +62,11 @@ def now(spark: SparkSession | None = None) -> datetime:
 
 def in_zone(moment: datetime, zone: tzinfo | None) -> datetime:
     """Convert a time to a zone (None: the machine's); a time without a zone is in that zone."""
-    if moment.tzinfo is None:
-        # `timestamp` takes the offset before a change of clocks, `astimezone` the one after.
-        local = datetime.fromtimestamp(moment.timestamp(), UTC)
-        moment = local if zone is None else moment.replace(tzinfo=zone)
+    if moment.tzinfo is None and zone is None:
+        # For a skipped time, `astimezone` takes the offset after the change of clocks, `timestamp` the other.
+        moment = datetime.fromtimestamp(moment.timestamp(), UTC)
+    elif moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
     # Conversion through UTC turns a skipped local time into an existing one.
     return moment.astimezone(UTC).astimezone(zone)
 

@@ -218,7 +218,7 @@ class Strategy(ABC):
 
         Returns:
             The numbers of the bins that it can't rewrite, with the reasons. If OPTIMIZE can run the plan, the
-            next strategy that can gets all bins of their partitions, because OPTIMIZE packs whole ones.
+            next strategy gets all bins of their partitions, because OPTIMIZE packs whole partitions.
         """
 
     def is_as_planned(self, plan: BinPlan, removed: set[str], num_added: int) -> bool:
