@@ -180,7 +180,7 @@ class CompactionPlan(BinPlan):
         the commit stays and the error says that it isn't proved.
 
         Args:
-            strategy: "arrow" is one Spark job that rewrites bins with pyarrow, committed by Delta; only it
+            strategy: "arrow" rewrites bins with pyarrow, in a Spark job for each commit by Delta; only it
                 runs other orders and budgets, and OPTIMIZE gets bins that it can't rewrite. "optimize" is
                 Delta's OPTIMIZE, with the session's other settings. "rewrite" is Delta's overwrite with
                 dataChange=false, of the whole partitions in which there are bins. "auto" is arrow if that can

@@ -78,8 +78,7 @@ class Verdict:
         if past:
             # After a run, the plan's reason for having nothing to do is left out.
             if plan is not None and plan.is_empty:
-                where = f" where {plan.where}" if plan.where else ""
-                now = [f"Nothing more to do{where}.", *now[1:]]
+                now = [f"Nothing more to do{_scope(plan)}.", *now[1:]]
             kind = "warning" if result is not None and not result.as_planned else "good"
         return cls(kind, (*past, *now)) if past or now else None
 
@@ -96,8 +95,7 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
     now, after = plan.source.num_files, plan.num_files_after
     kind = "warning" if now >= _MANY_TIMES * after else "text"
     if plan.is_empty:
-        scope = f" where {plan.where}" if plan.where else ""
-        kind, sentences = "good", [f"Nothing to do{scope}, because {why_empty(plan)}."]
+        kind, sentences = "good", [f"Nothing to do{_scope(plan)}, because {why_empty(plan)}."]
     elif plan.clustered_by:
         new = sum(row["num_files"] for row in plan.cubes.to_pylist() if row["state"] == NEW)
         columns, are = ", ".join(plan.clustered_by), "is" if new == 1 else "are"
@@ -108,6 +106,10 @@ def _advice(plan: BinPlan) -> tuple[str, list[str]]:
     else:
         sentences = _needed(plan, now, after)
     return kind, sentences + _besides(plan)
+
+
+def _scope(plan: BinPlan) -> str:
+    return f" where {plan.where}" if plan.where else ""
 
 
 def _needed(plan: BinPlan, now: int, after: int) -> list[str]:

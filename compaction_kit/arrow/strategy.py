@@ -45,7 +45,7 @@ _NO_CHECKSUM = {
 
 
 class Arrow(Strategy):
-    """One Spark job rewrites all bins with pyarrow; outputs are compared before Delta commits them."""
+    """Spark jobs rewrite many bins each with pyarrow; outputs are compared before Delta commits them."""
 
     name = "arrow"
     reason = "arrow: a Spark job rewrites many bins with pyarrow, where OPTIMIZE starts a job for each"

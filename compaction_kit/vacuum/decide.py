@@ -133,7 +133,8 @@ def _cost(
     commits = not is_empty and logs.lower() != "false"
     before, after = needs.statuses(), needs.statuses(deleted, superseded=commits)
     # On a later day, the guard refuses more versions, with or without VACUUM.
-    then = needs.statuses(deleted, superseded=commits, at=max(at, datetime.now(UTC)))
+    is_later = at > datetime.now(UTC)
+    then = needs.statuses(deleted, superseded=commits, at=at) if is_later else after
     lost = needs.versions[(before == YES) & (after != YES)].tolist()
     survives_as, survives_by = dict[int, int](), dict[int, str]()
     if lost:

@@ -95,9 +95,11 @@ def _mistake(exercise: str, answer: Any, given: Sequence[Any]) -> str:
     if _is_same(found, right):
         return ""
     meaning = next((means for wrong, means in mistakes if _is_same(found, wrong)), "")
-    form = "this text is not right: " if isinstance(right, str) else "this number is not right: "
-    if not isinstance(right, (Real, str)):
-        form = "none of these is right: " if isinstance(right, list) and len(found) == len(right) else ""
+    form = ""
+    if isinstance(right, (Real, str)):
+        form = f"this {'text' if isinstance(right, str) else 'number'} is not right: "
+    elif isinstance(right, list) and len(found) == len(right):
+        form = "none of these is right: "
     return meaning or _difference(found, right) or f"{form}give {kind}"
 
 
