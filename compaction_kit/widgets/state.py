@@ -169,15 +169,30 @@ class WorkbenchState(Changes):
                     job.forget()
             if not self.name:
                 return
-            try:
-                given = self._given
-                table = given if given is not None and given.name == self.name else open_table(self.name)
-                thresholds = table.thresholds()
-            except Exception as error:
+            self._num_reads += 1
+            read = partial(self._read_thresholds, self.name, self._num_reads)
+            if "://" in self.name:
+                # In the background, because an unreachable store takes long to fail.
+                self.loading.start_next(read)
+            else:
+                read()
+
+    def _read_thresholds(self, name: str, number: int, _: Job | None = None) -> None:
+        """Open a table, and begin to read its files."""
+        failure, given = None, self._given
+        try:
+            table = given if given is not None and given.name == name else open_table(name)
+            thresholds = table.thresholds()
+        except Exception as error:
+            failure = error
+        with self.changing:
+            if number != self._num_reads:
+                return
+            if failure is not None:
                 # A folder that does not exist yet is not a mistake.
-                missing = isinstance(error, TableNotFoundError)
-                is_new = missing and self.name == self.root and not self.tables
-                self.opened = Opened(error="" if is_new else sentence_of(error))
+                missing = isinstance(failure, TableNotFoundError)
+                is_new = missing and name == self.root and not self.tables
+                self.opened = Opened(error="" if is_new else sentence_of(failure))
                 return
             self.where, self.order, self.budget, self.full = "", SIZE, "", False
             self.retention, self.keep, self.days = "", "", 0

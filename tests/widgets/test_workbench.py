@@ -29,6 +29,7 @@ from compaction_kit.handle import Handle
 from compaction_kit.history import RestoreResult
 from compaction_kit.session import cache_folder
 from compaction_kit.surveys import survey
+from compaction_kit.table import Table
 from compaction_kit.text import GIB, KIB, MIB
 from compaction_kit.widgets.compaction import plan_code
 from compaction_kit.widgets.job import Job
@@ -712,6 +713,30 @@ def test_a_store_that_is_slow_or_refuses_holds_up_nothing_and_says_so(
     go.set()
     enter(bench, "ck-root", "no-such-scheme://host/a")
     assert "no-such-scheme" in said(bench, "ck-verdict")
+
+
+def test_a_table_on_a_slow_store_opens_in_the_background(
+    bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, state, slow = threading.Event(), bench.state, f"{folder.as_uri()}/a"
+
+    def open_slowly(name: str) -> Table:
+        if "://" in name and not go.wait(5):
+            raise ValueError("no answer")
+        return ck.open_table(name)
+
+    monkeypatch.setattr("compaction_kit.widgets.state.open_table", open_slowly)
+    state.name = slow
+    assert (state.table, state.opened.pending, is_shown(at(bench, "ck-empty"))) == (None, True, False)
+    # A table that is chosen meanwhile is shown at once, and the other one isn't shown later.
+    state.name = str(folder / "nested" / "b")
+    assert state.table is not None
+    go.set()
+    settle(bench)
+    assert state.table.name == state.name == str(folder / "nested" / "b")
+    state.name = slow
+    settle(bench)
+    assert plan_of(bench).num_files_removed == 10
 
 
 def test_the_lines_of_python_run_in_any_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
