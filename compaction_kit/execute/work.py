@@ -42,7 +42,7 @@ class Progress:
 
     Attributes:
         step: "Preparing", "Rewriting", "Comparing the content", "Committing" or "Done"; for a vacuum "Delta
-            checks the files" or "Deleted 4 of 5 files".
+            checks the files" or "Deleted 4 of 5 files"; for a restore "Restoring".
         fraction: The share of the whole run that is done, 0 to 1.
         bins_done: Rewritten bins, of `num_bins`; estimated for the strategy "rewrite".
         bytes_done: Bytes of the rewritten bins, of `size_bytes`.

@@ -13,12 +13,19 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from compaction_kit.compat import has_jvm
-from compaction_kit.errors import CompactionKitError, InvalidArgumentError, RunCancelled, StalePlanError
+from compaction_kit.errors import (
+    CompactionKitError,
+    ConflictError,
+    InvalidArgumentError,
+    RunCancelled,
+    StalePlanError,
+)
 from compaction_kit.execute.commits import Commit, commits_of, restore, restored
 from compaction_kit.execute.delta import commit_restore
 from compaction_kit.execute.failures import SPARK_FAILURES, translate
 from compaction_kit.execute.jobs import WorkCancelled, run_cancellable
 from compaction_kit.execute.proof import ANY_VERSION
+from compaction_kit.execute.work import Progress
 from compaction_kit.handle import Handle
 from compaction_kit.history.diff import ADDED, OTHER_COLUMNS, REMOVED, Diff, diff_versions
 from compaction_kit.history.readable import BLOCKED, LOG_GONE, FilesByVersion, read_files_by_version
@@ -127,21 +134,25 @@ class RestorePlan(Plan):
         return joined_lines([*lines, self._obstacle()])
 
     @quiet_errors()
-    def run(self, progress: bool | Callable[[], object] | None = None) -> RestoreResult:
+    def run(self, progress: bool | Callable[[Progress], object] | None = None) -> RestoreResult:
         """Restore the version by Delta's RESTORE.
 
         Args:
-            progress: Called repeatedly; an exception that it raises cancels the run. True shows no bar.
+            progress: A callable that takes a `Progress` whose fraction is 0; an exception that it raises
+                cancels the run. True shows no bar.
 
         Raises:
             StalePlanError: The table has changed since the plan was made.
             InvalidArgumentError: Files that the version needs are missing, or Delta's guard blocks it.
-            ConflictError: Another writer committed at the same time.
+            ConflictError: Another writer committed at the same time; the message says what was committed.
             RunFailedError, RunCancelled: The message says what was committed.
         """
         start, tag, handle = time.monotonic(), uuid.uuid4().hex[:8], self.handle
         handle.warn_of_commit_risk()
-        look = progress if callable(progress) else lambda: None
+
+        def look() -> None:
+            if callable(progress):
+                progress(Progress("Restoring", 0.0, 0, 0, time.monotonic() - start))
 
         def commit(spark: SparkSession) -> None:
             _check(self)
@@ -156,6 +167,11 @@ class RestorePlan(Plan):
             raise translate(error, handle.store.root, _outcome(self, tag)) from None
         except (WorkCancelled, KeyboardInterrupt):
             raise RunCancelled(f"The restore was cancelled: {_outcome(self, tag)}.") from None
+        if (undone := done.read_version) != self.version:
+            raise ConflictError(
+                f"Another writer committed meanwhile, up to version {undone}, and version {done.version}, this "
+                f"restore, undid that too: to bring it back, run plan_restore({undone})."
+            )
         return _result(self, done, time.monotonic() - start)
 
     summary = explain

@@ -250,7 +250,7 @@ class Changes(HasTraits):
         plan, job = self.planning_restore.value, self.restoring
         allowed = plan if plan is not None and plan.can_run else None
         self.restored = allowed and allowed.target
-        return self.carry_out(job, allowed, lambda: job.report(0.0, f"Restoring version {plan.target}"))
+        return self.carry_out(job, allowed, lambda _: job.report(0.0, f"Restoring version {plan.target}"))
 
     def carry_out(self, job: Job, plan: Any, progress: Callable[..., None], **options: Any) -> bool:
         """Run a plan if there is one, then read the table and plan again; returns whether the run began."""

@@ -16,6 +16,7 @@ from compaction_kit import errors, open_table
 from compaction_kit.datasets import shaped_table
 from compaction_kit.execute.commits import restore
 from compaction_kit.execute.delta import commit_restore
+from compaction_kit.execute.work import Progress
 from compaction_kit.history import restore as restoring
 from compaction_kit.retention import GUARD
 from tests import folders, handmade
@@ -183,6 +184,23 @@ def test_a_commit_just_before_the_restore_is_not_undone(
         open_table(table, spark).plan_restore(3).run, errors.StalePlanError, "the table is at 5: make a new"
     )
     assert open_table(table).version == 5
+
+
+def test_a_commit_that_a_restore_in_sql_undoes_is_named(
+    spark: SparkSession, copy_of: CopyOf, lived: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = copy_of(lived), list[Progress]()
+    table = open_table(path, spark)
+
+    def late(*_: Any) -> bool:
+        spark.sql(f"DELETE FROM delta.`{path}`").collect()
+        return False
+
+    monkeypatch.setattr(restoring, "commit_restore", late)
+    message = "up to version 5, and version 6, this restore, undid that too", "run plan_restore(5)"
+    refused(partial(table.plan_restore(3).run, seen.append), errors.ConflictError, *message)
+    assert table.diff(3, 6).same_content
+    assert {one.step for one in seen} == {"Restoring"}
 
 
 def test_a_restore_whose_files_are_gone_lists_them_and_is_refused(
