@@ -48,7 +48,7 @@ class FileStats(Record):
         """Return the statistics of some files of a version, from their bytes and the files per partition."""
         small = sizes[sizes < small_file_size]
         # A file that is also live, with another deletion vector, is not counted: VACUUM keeps it.
-        is_live = pc.is_in(snapshot.dead["path"], value_set=one_array(snapshot.live["path"]))
+        is_live = pc.is_in(snapshot.removes["path"], value_set=one_array(snapshot.live["path"]))
         removed = snapshot.tombstones.filter(pc.invert(is_live)).group_by("path")
         # One file may have several tombstones, with different deletion vectors.
         removed = removed.aggregate([("deletion_timestamp", "max"), ("size_bytes", "max")])

@@ -177,7 +177,7 @@ class Files:
         return read_bounds(column, metadata.column_types[column], metadata.physical_names[column], stats)
 
     def overlap(self, column: str) -> Overlap:
-        """Return how many files a query for one value of a data column reads, according to their stats.
+        """Return how many files a query for one value of a data column opens, according to their stats.
 
         Examples:
             >>> ck.open_table("data/flights").files().overlap("time_hour")

@@ -162,13 +162,13 @@ def measure_overlap(column: str, bounds: Bounds) -> Overlap:
     lows, highs = bounds.lows[bounds.known], bounds.highs[bounds.known]
     points = np.concatenate([lows, highs])
     num_files, num_unknown = len(bounds.known), len(bounds.known) - len(lows)
-    depths = files_touched(lows, highs, points, points) + num_unknown
+    depths = files_opened(lows, highs, points, points) + num_unknown
     return Overlap(column, num_files, num_unknown, depths)
 
 
-def files_touched(lows: np.ndarray, highs: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def files_opened(lows: np.ndarray, highs: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Count the files, from `lows` to `highs`, that overlap each range, from `begins` to `ends`."""
     begun = np.searchsorted(np.sort(lows), ends, side="right")
     over = np.searchsorted(np.sort(highs), begins, side="left")
-    touched: np.ndarray = begun - over
-    return touched
+    opened: np.ndarray = begun - over
+    return opened

@@ -142,7 +142,7 @@ def unnamed_files(store: Store, log: TransactionLog, since: float) -> str:
     Spark's tasks leave such files when a commit fails, and Delta doesn't delete them.
     """
     snapshot = log.snapshot()
-    paths = pa.chunked_array([*snapshot.live["path"].chunks, *snapshot.dead["path"].chunks], pa.string())
+    paths = pa.chunked_array([*snapshot.live["path"].chunks, *snapshot.removes["path"].chunks], pa.string())
     named, sizes = set(places(paths, store).to_pylist()), list[int]()
     for folder, entries in store.walk():
         entries[:] = [entry for entry in entries if entry.name != LOG_FOLDER]

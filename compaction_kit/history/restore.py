@@ -169,8 +169,8 @@ class RestorePlan(Plan):
             raise RunCancelled(f"The restore was cancelled: {_outcome(self, tag)}.") from None
         if (undone := done.read_version) != self.version:
             raise ConflictError(
-                f"Another writer committed meanwhile, up to version {undone}, and version {done.version}, this "
-                f"restore, undid that too: to bring it back, run plan_restore({undone})."
+                f"Another writer committed meanwhile, up to version {undone}, and this restore, version "
+                f"{done.version}, undid that too: to bring it back, run plan_restore({undone})."
             )
         return _result(self, done, time.monotonic() - start)
 

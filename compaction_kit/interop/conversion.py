@@ -228,13 +228,13 @@ class ParquetPlan(Plan):
         facts = {
             "table": f"{self.table.path}, version {self.version}",
             "stays": f"{format_count(self.files.num_rows, 'live file')}, {kept}, as plain Parquet",
-            "moved": f"the log and {format_count(self.moved.num_rows, 'dead file')}, {moved}",
+            "moved": f"the log and {format_count(self.moved.num_rows, 'removed file')}, {moved}",
             "to": f"{self.set_aside}; moving its content back makes the folder the same Delta table again",
         }
         return facts | ({"only in the log": lost} if self.is_row_tracked else {})
 
     def run(self) -> "ConversionResult":
-        """Compare the rows that Spark reads with and without the log, then move the log and the dead files.
+        """Compare the rows that Spark reads with and without the log, then move log and removed files.
 
         The log is moved last, so that the folder always holds either the table's latest version or its
         Parquet files; after a run that was killed, plan again. No other program may write during the run.

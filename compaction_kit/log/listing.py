@@ -193,8 +193,8 @@ def readable_range(files: Sequence[LogFile]) -> range:
     """Return the versions whose state can be read from the log, up to the latest.
 
     The range begins at version 0 or at a checkpoint, and the log has every later commit: versions before a
-    missing commit are left out. Without the commit of version 0, Delta's time travel begins at the first
-    checkpoint that isn't older than the version before the first commit
+    missing commit are left out. Without the commit of version 0, and with n as the first version of
+    the remaining commits, Delta's time travel begins at the first checkpoint of version n - 1 or later
     (DeltaHistoryManager.getEarliestRecreatableCommit); without the latest commit, time travel reads nothing.
     """
     latest, commits = find_segment(files).version, commits_by_version(files)

@@ -37,7 +37,7 @@ Others = Mapping[tuple[str, str | None], Action]
 class Snapshot:
     """The state of a table at a version.
 
-    `live` and `dead` are file actions (see `log.actions`): the adds of live files and the tombstones,
+    `live` and `removes` are file actions (see `log.actions`): the adds of live files and the tombstones,
     in the order of the log. Their other fields are read only when they are needed. `others` are the
     newest actions without a data file, keyed by name and, for txn and domainMetadata, by appId and domain.
     """
@@ -47,7 +47,7 @@ class Snapshot:
     protocol: Protocol
     metadata: Metadata
     live: pa.Table
-    dead: pa.Table
+    removes: pa.Table
     others: Others = field(repr=False)
     sources: tuple[Source, ...] = field(repr=False)
 
@@ -76,7 +76,7 @@ class Snapshot:
     @cached_property
     def tombstones(self) -> pa.Table:
         """The tombstones with all details except stats."""
-        return self._with_details(self.dead, "remove")
+        return self._with_details(self.removes, "remove")
 
     @cached_property
     def stats(self) -> pa.Array:
@@ -157,16 +157,16 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
     others: Others
     if base is None:
         commits, sources = segment.commits, checkpoint_sources(store, segment.checkpoint)
-        live, dead, others = _newest_of(sources, 0)
+        live, removes, others = _newest_of(sources, 0)
     else:
         commits = tuple(file for file in segment.commits if (file.version or 0) > base.version)
-        live, dead, others, sources = base.live, base.dead, base.others, list(base.sources)
+        live, removes, others, sources = base.live, base.removes, base.others, list(base.sources)
     if commits:
         blocks = commit_sources(store, commits)
         added, removed, newer_others = _newest_of(blocks, len(sources))
         newer = file_keys(pa.concat_tables([added, removed]))
-        live, dead = (
-            _joined(without(older, newer), more) for older, more in ((live, added), (dead, removed))
+        live, removes = (
+            _joined(without(older, newer), more) for older, more in ((live, added), (removes, removed))
         )
         others, sources = {**others, **newer_others}, [*sources, *blocks]
     for name in ("protocol", "metaData"):
@@ -184,7 +184,7 @@ def read_snapshot(store: Store, segment: Segment, base: Snapshot | None = None) 
             f"({first_line(error)}); restore the log from a backup."
         ) from None
     check_readable(protocol)
-    return Snapshot(store, segment, protocol, metadata, live, dead, others, tuple(sources))
+    return Snapshot(store, segment, protocol, metadata, live, removes, others, tuple(sources))
 
 
 def _newest_of(sources: Sequence[Source], first: int) -> tuple[pa.Table, pa.Table, Others]:

@@ -1,4 +1,4 @@
-"""Compare the layouts of a table after different plans: how many files queries touch."""
+"""Compare the layouts of a table after different plans: how many files queries open."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from compaction_kit.plan.order import INGEST, SIZE, column_of, layout_of, order_
 from compaction_kit.plan.packing import Packing
 from compaction_kit.plan.plan import BinPlan
 from compaction_kit.records import Record
-from compaction_kit.skipping import Bounds, files_touched
+from compaction_kit.skipping import Bounds, files_opened
 from compaction_kit.text import as_html_table, format_factor, format_size
 
 # A narrow range query spans this share of the values that bound the files now.
@@ -29,41 +29,41 @@ class Comparison(Record):
         column: The column that queries filter by.
         layouts: One row per layout: layout (string: "now", "OPTIMIZE", "by ingestion", "by <column>", and
             "this plan" for a plan with a budget), num_files, bytes_rewritten (int64), point_files and
-            range_files (double, files that a query for one value, or for a narrow range, touches on average).
+            range_files (double, files that a query for one value, or for a narrow range, opens on average).
     """
 
     column: str
     layouts: pa.Table
 
     def plot(self) -> "plots.Chart":
-        """Draw the files touched by a narrow range in each layout."""
-        touched = {row["layout"]: row["range_files"] for row in self.layouts.to_pylist()}
-        best = min(touched, key=lambda name: touched[name])
+        """Draw the files that a narrow range opens in each layout."""
+        opened = {row["layout"]: row["range_files"] for row in self.layouts.to_pylist()}
+        best = min(opened, key=lambda name: opened[name])
         when = best if best.startswith(("now", "by ")) else f"after {best}"
-        equal = [name for name in touched if format_factor(touched[name]) == format_factor(touched[best])]
-        when = f"in {len(equal)} of {len(touched)} layouts" if equal[1:] else when
-        how = "as many files in each layout" if len({*touched.values()}) == 1 else f"the fewest files {when}"
-        finding = f"A narrow range of {self.column} touches {how}"
-        return plots.layouts(finding, touched, self.facts(), "files touched")
+        equal = [name for name in opened if format_factor(opened[name]) == format_factor(opened[best])]
+        when = f"in {len(equal)} of {len(opened)} layouts" if equal[1:] else when
+        how = "as many files in each layout" if len({*opened.values()}) == 1 else f"the fewest files {when}"
+        finding = f"A narrow range of {self.column} opens {how}"
+        return plots.layouts(finding, opened, self.facts(), "files opened")
 
     def facts(self) -> dict[str, str]:
-        """Return how many files of each layout a narrow range touches."""
+        """Return how many files of each layout a narrow range opens."""
         return {
-            layout: f"{touched} of {files} {'file' if files == '1' else 'files'}"
-            for layout, files, _, _, touched in self._rows()
+            layout: f"{opened} of {files} {'file' if files == '1' else 'files'}"
+            for layout, files, _, _, opened in self._rows()
         }
 
     def parts(self) -> Sequence[object]:
         """Return the layouts as a table and as a figure."""
-        head = ("layout", "files", "rewritten", "touched by a point", "by a narrow range")
+        head = ("layout", "files", "rewritten", "opened for a value", "for a narrow range")
         return as_html_table(head, self._rows()), self.plot()
 
     def _rows(self) -> list[list[str]]:
         rows = []
         for layout in self.layouts.to_pylist():
-            touched = [format_factor(layout[name]) for name in ("point_files", "range_files")]
+            opened = [format_factor(layout[name]) for name in ("point_files", "range_files")]
             cells = [layout["layout"], f"{layout['num_files']:,}", format_size(layout["bytes_rewritten"])]
-            rows.append(cells + touched)
+            rows.append(cells + opened)
         return rows
 
 
@@ -71,8 +71,8 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
     """Compare the layouts now, after OPTIMIZE with the plan's thresholds, and after each order.
 
     Queries use the values that bound the files now: one for each value, and one for each range that spans 1 %
-    of these values. A file is touched if its bounds in the stats don't exclude it; a file without bounds is
-    always touched. After a rewrite, a bin's output is assumed to be one file with the bounds of all its
+    of these values. A file is opened if its bounds in the stats don't exclude it; a file without bounds is
+    always opened. After a rewrite, a bin's output is assumed to be one file with the bounds of all its
     inputs.
 
     Args:
@@ -121,8 +121,8 @@ def _measured(bounds: Bounds, sizes: np.ndarray, packing: Packing) -> dict[str, 
     lows = np.r_[np.delete(bounds.lows, positions), lows][known]
     highs = np.r_[np.delete(bounds.highs, positions), highs][known]
     unknown = len(known) - len(lows)
-    points = files_touched(lows, highs, values, values)
-    ranges = files_touched(lows, highs, values[: len(values) - width], values[width:])
+    points = files_opened(lows, highs, values, values)
+    ranges = files_opened(lows, highs, values[: len(values) - width], values[width:])
     return {
         "num_files": len(known),
         "bytes_rewritten": int(sizes[positions].sum()),

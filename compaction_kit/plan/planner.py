@@ -127,7 +127,8 @@ class Planner:
     def for_outputs(self, thresholds: Thresholds, order: str) -> Thresholds:
         """Return thresholds for bins that are predicted to become files of the target size.
 
-        Bins have the target size if they are filled by predicted outputs anyway, or no partition fills one.
+        Bins have just the target size if the order isn't "size", because they are then filled by predicted
+        outputs, or if no partition has more bytes than that.
         """
         size, (small, _) = thresholds.target_file_size, candidates(self.files, thresholds)
         most = size

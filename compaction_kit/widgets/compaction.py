@@ -93,7 +93,7 @@ def plan_part(state: WorkbenchState, *below: w.Widget) -> Part:
 
 
 def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
-    """Fold away the bins, the files that a query on a chosen column touches, and the reasons."""
+    """Fold away the bins, the files that a query on a chosen column opens, and the reasons."""
 
     def some() -> Any:
         return state.plan if state.plan is not None and not state.plan.is_empty else None
@@ -101,7 +101,7 @@ def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
     def compare(plan: CompactionPlan, column: str) -> Any:
         return plan.compare(column).plot()
 
-    def touched(column: str) -> Any:
+    def opened(column: str) -> Any:
         # OPTIMIZE sorts the rows of a clustered table, so no other layout can be compared.
         if state.is_clustered:
             return state.plan and (Files.plot_extents, state.plan.source, column)
@@ -110,10 +110,10 @@ def _plan_folds(state: WorkbenchState) -> tuple[w.Dropdown, w.Accordion]:
     def why() -> str:
         return f"{state.plan.explain()}\n{state.plan.exact}" if state.plan is not None else _no_plan(state)
 
-    column, ranges = ranges_by_column(state, "touched", "comparison", lambda _: "", touched)
+    column, ranges = ranges_by_column(state, "opened", "comparison", lambda _: "", opened)
     bins = FigureView("ck-bins-figure", lambda: some() and some().plot_bins)
     empty = Text("hint", "no-bins", lambda: "" if some() else "No bin: no file is rewritten.")
-    folded = {"Bins": w.VBox([bins, empty]), "Files that a query touches": ranges}
+    folded = {"Bins": w.VBox([bins, empty]), "Files that a query opens": ranges}
     return column, fold(lambda: True, **folded, **{"Why these files": Text("text", "why", why)})
 
 

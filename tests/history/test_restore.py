@@ -197,7 +197,7 @@ def test_a_commit_that_a_restore_in_sql_undoes_is_named(
         return False
 
     monkeypatch.setattr(restoring, "commit_restore", late)
-    message = "up to version 5, and version 6, this restore, undid that too", "run plan_restore(5)"
+    message = "up to version 5, and this restore, version 6, undid that too", "run plan_restore(5)"
     refused(partial(table.plan_restore(3).run, seen.append), errors.ConflictError, *message)
     assert table.diff(3, 6).same_content
     assert {one.step for one in seen} == {"Restoring"}

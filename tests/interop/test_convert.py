@@ -214,7 +214,7 @@ def test_a_table_becomes_parquet_with_the_same_rows_and_comes_back(
     assert plan.files["path"].to_pylist() == ["p=01/two", "p=__HIVE_DEFAULT_PARTITION__/n", "p=a b/x"]
     assert plan.moved["path"].to_pylist() == ["deletion_vector_x.bin", "p=01/one", "p=orphan/left"]
     assert plan.set_aside == tmp_path / "_table [1].delta-1"
-    assert "the log and 3 dead files" in plan.explain()
+    assert "the log and 3 removed files" in plan.explain()
     assert files_in(path) == before
 
     result = plan.run()

@@ -49,7 +49,7 @@ def test_files_are_packed_in_the_order_that_is_asked_for(spark: SparkSession, tm
     assert str(plan.plot_bins().get_label()) == f"4 files in {bin_}"
     found = table.plan_compaction().compare()
     assert found.column == "c"
-    label = "A narrow range of c touches the fewest files in 3 of 4 layouts"
+    label = "A narrow range of c opens the fewest files in 3 of 4 layouts"
     assert str(found.plot().get_label()).startswith(label)
     with pytest.raises(InvalidArgumentError, match="nothing to compare, because no file matches"):
         table.plan_compaction(where="p = 'b'").compare()

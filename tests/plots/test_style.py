@@ -56,7 +56,7 @@ def test_a_name_is_drawn_as_it_is(name: str, caplog: pytest.LogCaptureFixture) -
     names = ["now", f"by {name.encode('utf-8', 'replace').decode()}"]
     files = dict(zip(names, (9.0, None), strict=True))
     about = dict.fromkeys(names, "few")
-    figure = plots.layouts(f"Fewest: {name[:60]}", files, about, "files touched", name)
+    figure = plots.layouts(f"Fewest: {name[:60]}", files, about, "files opened", name)
     drawn = plots.to_svg(figure)
     plots.to_png(figure, dpi=40)
     said = [html.unescape(text) for text in re.findall(r">([^<]+)</text>", drawn)]
@@ -79,6 +79,6 @@ def test_a_title_breaks_between_no_number_and_its_unit() -> None:
     about = dict.fromkeys(files, "few")
     for length in range(30, 90):
         title = f"{'i' * length} 6.3 MiB → 1.8 MiB, 28 % as much as 3 files"
-        figure = plots.layouts(title, files, about, "files touched")
+        figure = plots.layouts(title, files, about, "files opened")
         lines = figure.get_suptitle().split("\n")
         assert not any(re.search(r"\d$|^(MiB|%|files)", line) for line in lines), lines

@@ -145,7 +145,7 @@ def test_a_longer_retention_counts_where_a_checkpoint_has_dropped_tombstones(
     table = three_versions(aged)
     deltas_view.checkpoint(spark, table)
     plan = open_table(table).plan_vacuum
-    assert open_table(table).log.snapshot().dead.num_rows == 0
+    assert open_table(table).log.snapshot().removes.num_rows == 0
     assert set(plan().files["path"].to_pylist()) == listed(spark, table) - {"p"} == {"p/a", "b"}
     longer = plan(retention="205 hours")
     assert longer.files["path"].to_pylist() == ["p/a"]

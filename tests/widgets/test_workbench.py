@@ -763,18 +763,18 @@ def test_a_page_that_is_on_screen_gets_the_state_of_all_widgets_again(
     assert all(any(one is other for other in sent) for one in (bench, verdict, verdict.layout))
 
 
-def test_the_column_of_files_that_a_query_touches_is_chosen(bench: Workbench) -> None:
+def test_the_column_of_files_that_a_query_opens_is_chosen(bench: Workbench) -> None:
     show(bench, "Plan")
-    column, drawn = at(bench, "ck-touched-column"), at(bench, "ck-comparison-figure")
+    column, drawn = at(bench, "ck-opened-column"), at(bench, "ck-comparison-figure")
     assert (column.options, drawn.value) == ((), "")
     folds(bench, "Plan").selected_index = 1
     # All columns except part, which is a partition column.
     assert column.options == ("id", "event_time", "value", "label")
-    assert "A narrow range of id touches the fewest files now" in drawn.value
+    assert "A narrow range of id opens the fewest files now" in drawn.value
     column.value = "value"
-    assert "A narrow range of value touches the fewest files " in drawn.value
+    assert "A narrow range of value opens the fewest files " in drawn.value
     choose(bench, order="id")
-    assert "A narrow range of value touches" in drawn.value
+    assert "A narrow range of value opens" in drawn.value
 
 
 def test_tables_opened_before_are_offered_without_those_gone_and_without_secrets(
