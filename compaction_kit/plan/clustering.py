@@ -1,6 +1,7 @@
 """The cubes of a clustered table: which files OPTIMIZE clusters again, why, and what more appends cost."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -33,6 +34,8 @@ CUBES = pa.schema(
         "is_rewritten": pa.bool_(),
     }
 )
+# Names that need no backticks in Spark 4; Spark 3.5 leaves "1a" without them too.
+_PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _PROVIDER, _DOMAIN, NO_CUBE = "liquid", "delta.clustering", -1
 _AMPLIFIED = ("append", "bytes_appended", "bytes_rewritten", "num_complete_cubes", "num_partial_cubes")
 
@@ -262,7 +265,7 @@ def clustering_columns(snapshot: Snapshot) -> list[str]:
     """Return the columns by which OPTIMIZE clusters a table, as SQL names them; [] without clustering.
 
     Raises:
-        CorruptLogError: The domain delta.clustering is damaged.
+        CorruptLogError: The domain delta.clustering is damaged, or the table lacks a column that it names.
     """
     domain = snapshot.domains.get(_DOMAIN)
     if domain is None or "clustering" not in snapshot.protocol.writer_features:
@@ -277,12 +280,19 @@ def clustering_columns(snapshot: Snapshot) -> list[str]:
 
 
 def _logical_name(snapshot: Snapshot, path: Sequence[str]) -> str:
-    """Return the name of a column given by its physical names, as Spark's UnresolvedAttribute writes it."""
+    """Return the name of a column given by its physical names, as Spark's `quoteIfNeeded` writes it."""
     fields: Sequence[Mapping[str, Any]] = snapshot.metadata.schema["fields"]
     names = []
     for part in path:
-        (field,) = (field for field in fields if snapshot.metadata.physical_name(field) == part)
-        names.append(f"`{field['name']}`" if "." in field["name"] else field["name"])
+        field = next((field for field in fields if snapshot.metadata.physical_name(field) == part), None)
+        if field is None:
+            # Delta refuses to drop a clustering column, but not to drop the struct that has it.
+            raise CorruptLogError(
+                "A clustering column was dropped with its struct, so Delta can't optimize the table: "
+                "restore a version that has the column."
+            )
+        name = field["name"].replace("`", "``")
+        names.append(name if _PLAIN.fullmatch(name) else f"`{name}`")
         fields = field["type"]["fields"] if isinstance(field["type"], dict) else ()
     return ".".join(names)
 

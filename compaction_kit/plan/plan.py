@@ -138,7 +138,8 @@ class BinPlan(Plan):
     @property
     def clustering_column(self) -> str | None:
         """The first clustering column that is not a field of a struct; None if there is none."""
-        names = (name.strip("`") for name in self.clustered_by)
+        plain = (name[1:-1] if name[0] == "`" else name for name in self.clustered_by)
+        names = (name.replace("``", "`") for name in plain)
         return next((name for name in names if name in self.source.data_columns), None)
 
     @property

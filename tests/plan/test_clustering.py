@@ -10,15 +10,18 @@ from pyspark.sql import SparkSession
 
 from compaction_kit import open_table
 from compaction_kit.compaction import CompactionPlan
-from compaction_kit.errors import InvalidArgumentError
+from compaction_kit.errors import CorruptLogError, InvalidArgumentError
 from compaction_kit.execute.jobs import session_confs
 from compaction_kit.plan import Planner, SessionRules, Thresholds
 from compaction_kit.plan.thresholds import CubeSizes
+from compaction_kit.sql import quoted
 from compaction_kit.verdict import Verdict
 from tests import handmade
+from tests.chance import nightly
 from tests.conftest import SetConf
 from tests.execute.meanwhile import clustered_table
 from tests.folders import data_files
+from tests.refusals import refused
 
 pytestmark = pytest.mark.spark
 
@@ -81,7 +84,7 @@ def clustered_log(table: Path, cubes: dict[str | None, list[int]], others: str =
         for number, size in enumerate(sizes):
             action = handmade.add(f"{name}-{number}", size << 20, records=None)
             if name is not None:
-                columns = '["j"]' if name in others else '["ü"]'
+                columns = '["j"]' if name in others else '["`ü`"]'
                 tags = {"ZCUBE_ID": name, "ZCUBE_ZORDER_BY": columns, "ZCUBE_ZORDER_CURVE": "hilbert"}
                 action["add"] |= {"tags": tags, "clusteringProvider": "liquid"}
             actions.append(action)
@@ -102,7 +105,7 @@ def test_files_of_other_columns_wait_for_full(tmp_path: Path) -> None:
     assert "times as much" not in plan.explain()
     assert "OPTIMIZE FULL sorts 2 files (2 MiB in total) without a cube and 1 file" in full.explain()
     said = str(Verdict.of(plan.source, plan))
-    assert "2 files of 3 are not clustered by ü yet." in said
+    assert "2 files of 3 are not clustered by `ü` yet." in said
     assert "predicted" not in said
     assert "plan.amplification()" not in said
     states = dict(zip(*plan.cubes.select(["state", "num_files"]).to_pydict().values(), strict=True))
@@ -117,7 +120,7 @@ def test_a_table_whose_files_all_wait_for_full_says_so(tmp_path: Path) -> None:
     verdict = str(Verdict.of(plan.source, plan))
     assert f"no file is new, and there is no other cube to merge, and {full}." in verdict
     plan = open_table(clustered_log(tmp_path / "two", {"a": [1], "b": [2]})).plan_compaction()
-    assert "No file is new, and OPTIMIZE would cluster 2 by ü again." in str(Verdict.of(plan.source, plan))
+    assert "No file is new, and OPTIMIZE would cluster 2 by `ü` again." in str(Verdict.of(plan.source, plan))
 
 
 def test_which_files_make_a_cube_is_open_if_there_are_several(tmp_path: Path) -> None:
@@ -167,11 +170,30 @@ def test_a_purge_packs_files_with_dropped_columns_first(tmp_path: Path, clustere
 
 def test_clustering_columns_are_named_as_in_sql_and_need_the_feature(tmp_path: Path) -> None:
     protocol, domain = handmade.clustered_by("x")
-    domain["domainMetadata"]["configuration"] = '{"clusteringColumns":[["d.d"],["n","x"]]}'
-    columns = handmade.metadata({"d.d": "long", "n": handmade.struct_of({"x": "long"})})
-    for name, first, expected in (("on", [protocol], ("`d.d`", "n.x")), ("off", [], ())):
-        table = handmade.write_log(tmp_path / name, [*first, domain, columns, handmade.add("f")])
-        assert open_table(table).plan_compaction().clustered_by == expected
+    domain["domainMetadata"]["configuration"] = '{"clusteringColumns":[["d.d"],["n","x"],["a`b"],["1ä"]]}'
+    types = {"d.d": "long", "n": handmade.struct_of({"x": "long"}), "a`b": "long", "1ä": "long"}
+    on = ("`d.d`", "n.x", "`a``b`", "`1ä`")
+    for name, first, expected in (("on", [protocol], on), ("off", [], ())):
+        actions = [*first, domain, handmade.metadata(types), handmade.add("f")]
+        plan = open_table(handmade.write_log(tmp_path / name, actions)).plan_compaction()
+        assert plan.clustered_by == expected
+        assert plan.clustering_column == ("d.d" if expected else None)
+    gone = handmade.write_log(tmp_path / "gone", [protocol, domain, handmade.metadata({}), handmade.add("f")])
+    refused(open_table(gone).plan_compaction, CorruptLogError, "dropped with its struct", "restore a version")
+
+
+@pytest.mark.parametrize("name", ["a b", *nightly("x`<y", "ä", "12")])
+def test_cubes_of_a_column_with_an_odd_name_are_the_table_s_own(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    column, table = quoted(name), f"delta.`{tmp_path}`"
+    options = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    spark.sql(f"CREATE TABLE {table} ({column} INT) USING delta CLUSTER BY ({column}) {options}")
+    for statement in (f"INSERT INTO {table} VALUES (1), (2)", f"OPTIMIZE {table}") * 2:
+        spark.sql(statement).collect()
+    plan = open_table(tmp_path).plan_compaction()
+    assert [row["state"] for row in plan.cubes.to_pylist()] == ["single cube"]
+    assert plan.clustering_column == name
 
 
 def test_appends_to_a_table_below_the_cube_s_size_rewrite_all_of_it_each_time(tmp_path: Path) -> None:
