@@ -148,6 +148,7 @@ class _Work:
     largest: float
     new_session: bool = False
     first_run: float = 0
+    batches: int = 1
     cores: int = os.cpu_count() or 1
     sample: _Sample | None = None
 
@@ -195,6 +196,7 @@ def cost_of(handle: Handle, plan: BinPlan, strategy: str = "auto", may_read: boo
         largest=float(bins.max(initial=0) / max(bins.sum(), 1)),
         new_session=spark is None,
         first_run=_new_share(strategy),
+        batches=max(plan.num_batches, 1),
         cores=spark.sparkContext.defaultParallelism if spark and has_jvm(spark) else os.cpu_count() or 1,
         sample=None if is_known else _sample(plan, may_read),
     )
@@ -224,6 +226,7 @@ def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work:
     gib, copied = (1 - work.copied) * size_bytes / GIB, work.copied * size_bytes / GIB
     both = _Amounts(work.new_session, work.first_run, runs=1, copied=copied)
     of_run = both._replace(
+        runs=work.batches,
         files_written=files_written,
         columns=run * files_read * columns,
         values=run * values,
@@ -231,6 +234,8 @@ def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work:
         requests=requests[0] / _REQUESTS_AT_ONCE,
     )
     of_proof = both._replace(
+        # "arrow" proves each batch before its commit.
+        runs=work.batches if strategy == "arrow" else 1,
         columns=proof * files * columns,
         values=proof * 2 * values,
         gib=proof * gib,

@@ -97,6 +97,18 @@ def test_large_files_are_copied_by_arrow_alone_and_a_bin_is_one_task_of_optimize
     assert middle(one.seconds) > 1.5 * middle(many.seconds) or os.cpu_count() == 1
 
 
+def test_each_commit_takes_its_time(tmp_path: Path) -> None:
+    table = open_table(shaped_table(tmp_path / "table", partitions=8, files=2, rows=10))
+    one, many = (table.plan_compaction(batch_size=size) for size in ("1 GiB", "1 KiB"))
+    for strategy, in_proof in (("arrow", 8), ("optimize", 1)):
+        costs = [cost_of(table.handle, plan, strategy) for plan in (one, many)]
+        # Sessions, first runs and runs; what else takes time is the same.
+        run, proof = ([list(cost.amounts[i]) for cost in costs] for i in range(2))
+        assert run[1] == [*run[0][:2], 8, *run[0][3:]]
+        assert proof[1] == [*proof[0][:2], in_proof, *proof[0][3:]]
+        assert costs[1].seconds[0] > costs[0].seconds[0]
+
+
 def test_a_price_is_of_bytes_and_of_time() -> None:
     found = predict_cost(100, 3 * GIB, 10, 2 * GIB)
     assert found.price(per_gib=0.01) == pytest.approx((0.1, 0.1))

@@ -80,8 +80,12 @@ def compare(plan: BinPlan, column: str | None = None) -> Comparison:
         column: What queries filter by. None: the plan's order column, else the first column with bounds.
 
     Raises:
-        InvalidArgumentError: The table is clustered or empty, lacks the column, or has no bounds of it.
+        InvalidArgumentError: The plan is a purge, or the table is clustered or empty, or has no such bounds.
     """
+    if plan.is_purge:
+        raise InvalidArgumentError(
+            "A purge keeps the layout, so there is none to compare: plan a compaction."
+        )
     if plan.clustered_by:
         raise InvalidArgumentError(
             f"The table is clustered by {', '.join(plan.clustered_by)}: OPTIMIZE sorts its rows, so no "

@@ -53,6 +53,8 @@ def test_files_are_packed_in_the_order_that_is_asked_for(spark: SparkSession, tm
     assert str(found.plot().get_label()).startswith(label)
     with pytest.raises(InvalidArgumentError, match="nothing to compare, because no file matches"):
         table.plan_compaction(where="p = 'b'").compare()
+    with pytest.raises(InvalidArgumentError, match="A purge keeps the layout"):
+        table.plan_purge().compare()
     assert "alone" not in table.plan_compaction(min_file_size=25, zorder_by="c").explain()
 
 
