@@ -156,7 +156,8 @@ def measure_reads(
         query: SQL with {table}, or the table's own name, for the table ("SELECT count(*) FROM {table} WHERE
             id < 3"); or a condition ("id < 3"), which selects all columns of the rows that meet it; or a
             function that takes the table's DataFrame and returns one. Files that are read for a subquery that
-            is a value (WHERE id = (SELECT …)) are not counted.
+            is a value (WHERE id = (SELECT …)) are not counted. Files that Spark skips only while the query
+            runs, because of such a subquery or of a join with a small table, are counted.
         repeats: Number of timed runs at each version.
 
     Raises:

@@ -178,7 +178,9 @@ def local_path(name: str) -> Path:
     if _REMOTE.match(name):
         raise UnsupportedTableError(f"{name} isn't on a local disk: give a path on one.")
     text = name.removeprefix("file:")
-    path = Path(os.path.expanduser(name) if text == name else unquote(text.removeprefix("//")))
+    plain = os.path.expanduser(name) if text == name else text.removeprefix("//")
+    # Hadoop's URIs, such as a table's own, aren't encoded; others are.
+    path = Path(plain if text == name or os.path.exists(plain) else unquote(plain))
     try:
         str(path).encode()
         # This fails if the working folder was deleted.

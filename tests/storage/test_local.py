@@ -77,6 +77,11 @@ def test_a_folder_is_named_by_a_path_or_a_uri_and_may_be_reached_by_a_link(
     for name in (str(tmp_path / "by link"), "~/by link", *uris):
         assert open_store(name) == store
         assert is_folder(name)
+    encoded = tmp_path / "p%41"
+    encoded.mkdir()
+    (tmp_path / "pA").mkdir()
+    assert open_store(open_store(encoded).uri()) == open_store(encoded)
+    assert open_store(f"file:{tmp_path}/p%2541") == open_store(encoded)
     remote, odd = "s3://bucket/table", str(tmp_path / os.fsdecode(b"caf\xe9"))
     refused(lambda: local_store(remote, "A test"), UnsupportedTableError, "on local disks alone", remote)
     refused(lambda: local_path(remote), UnsupportedTableError, f"{remote} isn't on a local disk")
