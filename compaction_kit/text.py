@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from numbers import Integral, Real
 from typing import Any
 
@@ -257,8 +258,17 @@ def as_html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
 def arrow_as_html(rows: pa.Table) -> Html:
     """Return a small Arrow table as an HTML table; nulls are empty cells."""
     head = [name.replace("_", " ") for name in rows.column_names]
-    texts = (["" if value is None else str(value) for value in row.values()] for row in rows.to_pylist())
-    return as_html_table(head, texts)
+    return as_html_table(head, ([_as_cell(value) for value in row.values()] for row in rows.to_pylist()))
+
+
+def _as_cell(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "seconds")
+    if isinstance(value, list):
+        # Arrow gives a map as a list of pairs.
+        given = (part for part in value if not isinstance(part, tuple) or part[1] is not None)
+        return ", ".join("=".join(map(str, part)) if isinstance(part, tuple) else str(part) for part in given)
+    return "" if value is None else str(value)
 
 
 def _escaped(text: object) -> str:

@@ -3,6 +3,7 @@ tests/widgets/test_hostile_names.py tests the workbench.
 """
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,14 @@ def test_a_report_has_each_part_and_needs_no_other_file(shaped: Path, tmp_path: 
     assert places == sorted(places)
     assert "<script" not in page
     assert all(f'{name}="http' not in page for name in ("src", "href"))
+
+
+def test_times_lists_and_maps_are_text_in_a_report(tmp_path: Path) -> None:
+    parameters = pa.array([[("mode", "Append"), ("description", None)]], pa.map_(pa.string(), pa.string()))
+    timestamp = pa.array([datetime(2024, 5, 1, 12, 0, 1, 2, UTC)], pa.timestamp("us", "UTC"))
+    rows = pa.table({"timestamp": timestamp, "parameters": parameters, "columns": [["a", "b"]]})
+    page = ck.write_report(tmp_path / "report.html", "Title", rows).read_text(encoding="utf-8")
+    assert all(f">{cell}</td>" in page for cell in ("2024-05-01 12:00:01+00:00", "mode=Append", "a, b"))
 
 
 def test_what_cannot_be_drawn_or_written_gets_a_sentence_and_no_file(tmp_path: Path) -> None:
