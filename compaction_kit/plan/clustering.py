@@ -265,7 +265,7 @@ def clustering_columns(snapshot: Snapshot) -> list[str]:
     """Return the columns by which OPTIMIZE clusters a table, as SQL names them; [] without clustering.
 
     Raises:
-        CorruptLogError: The domain delta.clustering is damaged, or the table lacks a column that it names.
+        CorruptLogError: The domain delta.clustering is damaged, or names a field of a dropped struct.
     """
     domain = snapshot.domains.get(_DOMAIN)
     if domain is None or "clustering" not in snapshot.protocol.writer_features:
@@ -284,13 +284,14 @@ def _logical_name(snapshot: Snapshot, path: Sequence[str]) -> str:
     fields: Sequence[Mapping[str, Any]] = snapshot.metadata.schema["fields"]
     names = []
     for part in path:
-        field = next((field for field in fields if snapshot.metadata.physical_name(field) == part), None)
-        if field is None:
+        found = [field for field in fields if snapshot.metadata.physical_name(field) == part]
+        if not found and path[1:]:
             # Delta refuses to drop a clustering column, but not to drop the struct that has it.
             raise CorruptLogError(
                 "A clustering column was dropped with its struct, so Delta can't optimize the table: "
                 "restore a version that has the column."
             )
+        (field,) = found
         name = field["name"].replace("`", "``")
         names.append(name if _PLAIN.fullmatch(name) else f"`{name}`")
         fields = field["type"]["fields"] if isinstance(field["type"], dict) else ()
