@@ -224,7 +224,7 @@ def _predict(sums: tuple[int, int, int, int], strategy: str, remote: bool, work:
     run, proof = max(1 / work.cores, 0 if is_cut else work.largest), max(1 / work.cores, work.largest / 2)
     columns, values = work.columns + 3, (1 - work.copied) * work.values / 1e6
     gib, copied = (1 - work.copied) * size_bytes / GIB, work.copied * size_bytes / GIB
-    both = _Amounts(work.new_session, work.first_run, runs=1, copied=copied)
+    both = _Amounts(work.new_session, work.first_run, copied=copied)
     of_run = both._replace(
         runs=work.batches,
         files_written=files_written,

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from compaction_kit.errors import InvalidArgumentError, one_line, show_value
+from compaction_kit.times import show_time
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -263,7 +264,7 @@ def arrow_as_html(rows: pa.Table) -> Html:
 
 def _as_cell(value: object) -> str:
     if isinstance(value, datetime):
-        return value.isoformat(" ", "seconds")
+        return show_time(value, "seconds")
     if isinstance(value, list):
         # Arrow gives a map as a list of pairs.
         given = (part for part in value if not isinstance(part, tuple) or part[1] is not None)

@@ -280,7 +280,7 @@ def clustering_columns(snapshot: Snapshot) -> list[str]:
 
 
 def _logical_name(snapshot: Snapshot, path: Sequence[str]) -> str:
-    """Return the name of a column given by its physical names, as Spark's `quoteIfNeeded` writes it."""
+    """Return the name of a column given by its physical names, as SQL names it."""
     fields: Sequence[Mapping[str, Any]] = snapshot.metadata.schema["fields"]
     names = []
     for part in path:
@@ -292,10 +292,14 @@ def _logical_name(snapshot: Snapshot, path: Sequence[str]) -> str:
                 "restore a version that has the column."
             )
         (field,) = found
-        name = field["name"].replace("`", "``")
-        names.append(name if _PLAIN.fullmatch(name) else f"`{name}`")
+        names.append(quote_if_needed(field["name"]))
         fields = field["type"]["fields"] if isinstance(field["type"], dict) else ()
     return ".".join(names)
+
+
+def quote_if_needed(name: str) -> str:
+    """Quote a column's name unless it is plain, as Spark's function of this name (QuotingUtils)."""
+    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 def _differs(texts: pa.Array, text: str) -> np.ndarray:

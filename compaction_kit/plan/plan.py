@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from compaction_kit.errors import InvalidArgumentError
 from compaction_kit.files import Files
-from compaction_kit.plan.clustering import CLEAN, CUBES
+from compaction_kit.plan.clustering import CLEAN, CUBES, quote_if_needed
 from compaction_kit.plan.order import SIZE
 from compaction_kit.plan.packing import Packing, within_budget
 from compaction_kit.plan.planner import Outcome, Planner
@@ -138,9 +138,8 @@ class BinPlan(Plan):
     @property
     def clustering_column(self) -> str | None:
         """The first clustering column that is not a field of a struct; None if there is none."""
-        plain = (name[1:-1] if name[0] == "`" else name for name in self.clustered_by)
-        names = (name.replace("``", "`") for name in plain)
-        return next((name for name in names if name in self.source.data_columns), None)
+        columns = {quote_if_needed(column): column for column in self.source.data_columns}
+        return next((columns[name] for name in self.clustered_by if name in columns), None)
 
     @property
     def sorts_rows(self) -> bool:

@@ -170,14 +170,14 @@ class WorkbenchState(Changes):
             if not self.name:
                 return
             self._num_reads += 1
-            read = partial(self._read_thresholds, self.name, self._num_reads)
+            read = partial(self._read_table, self.name, self._num_reads)
             if "://" in self.name:
                 # In the background, because an unreachable store takes long to fail.
                 self.loading.start_next(read)
             else:
                 read()
 
-    def _read_thresholds(self, name: str, number: int, _: Job | None = None) -> None:
+    def _read_table(self, name: str, number: int, _: Job | None = None) -> None:
         """Open a table, and begin to read its files."""
         failure, given = None, self._given
         try:
